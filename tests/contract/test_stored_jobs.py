@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -227,3 +228,12 @@ async def test_job_that_was_taken_over_since_is_cancelled(store: Store) -> None:
     assert (await stored(store)).state == "cancelled"
     assert await read_collections(store) == []
     assert await due_generations(store) == [built.type]
+
+
+async def test_a_call_that_ends_while_the_worker_closes_is_recorded_as_ended(store: Store) -> None:
+    jobs = worker(store)
+    with suppress(ValueError):
+        async with jobs.recorded(job(kind="analysis")):
+            await jobs.close()
+            raise ValueError
+    assert (await stored(store, "analysis")).state == "failed"

@@ -242,6 +242,9 @@ def open_files(
         try:
             data = _read(path, selection, max_bytes)
             kind = format or loaders.format_of(source, data)
+            known = named(kind)
+            if known and known.refused and (problem := function(known.refused)()):
+                raise loaders.Unreadable(problem)
         except (OSError, loaders.Unreadable) as exc:
             reason = exc.strerror if isinstance(exc, OSError) and exc.strerror else str(exc)
             yield path, _unread(source, reason)

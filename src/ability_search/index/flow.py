@@ -56,6 +56,13 @@ class Flow:
         self._job = job
         self._ports = job.ports
         self._computing = computing
+        strategy = job.recipe.chunk_strategy
+        if strategy == "semantic" and strategy not in job.ports.added.split:
+            raise InvalidInput(
+                "chunkStrategy",
+                f"{strategy} needs the extension formats, which is left out",
+                hint="Name another strategy, or load the extension.",
+            )
         self._derivations = [derive(job.ports, job.recipe) for derive in job.ports.added.derive]
         self.embed: Embed = partial(job.ports.embed, job.recipe.model)
         self.find_vectors: FindVectors = EmbeddingCache(job).find

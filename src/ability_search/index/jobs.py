@@ -6,7 +6,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -211,21 +211,24 @@ class Jobs:
             job: The new job.
             after: Seconds; a block that ends sooner is not recorded and costs no round trip.
         """
-        progress, begun = JobProgress(), asyncio.Event()
-        end: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-        recording = asyncio.create_task(
-            self._record(job, progress, after, begun, end), name=f"job {job.id}"
-        )
-        self._recording.add(recording)
-        recording.add_done_callback(self._recording.discard)
+        progress = JobProgress()
+        ready = asyncio.Event()
+        begun: asyncio.Task[None] | None = None
+
+        async def record() -> None:
+            nonlocal begun
+            await asyncio.sleep(after)
+            begun = self._attempt(self._begin_run(job))
+            await asyncio.wait({begun}, timeout=_RECORDED_WITHIN)
+            ready.set()
+            await self.keep(job, progress)
+
+        recording = asyncio.create_task(record(), name=f"job {job.id}")
         fields: dict[str, Any] = {"state": "done"}
         try:
             if not after:
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(_RECORDED_WITHIN):
-                        await begun.wait()
+                await ready.wait()
             yield progress
-            fields["stage"] = "done"
         except asyncio.CancelledError:
             fields["state"] = "cancelled"
             raise
@@ -233,33 +236,28 @@ class Jobs:
             fields |= {"state": "failed", "error": failure_record(exc)}
             raise
         finally:
-            end.set_result(fields)
-            await asyncio.wait({recording}, timeout=_RECORDED_WITHIN)
+            recording.cancel()
+            if begun is not None:
+                fields |= {"done": progress.done, "total": progress.total}
+                fields["stage"] = "done" if fields["state"] == "done" else progress.stage
+                if progress.result is not None:
+                    fields["result"] = progress.result
+                # A task of its own: calls also end while the worker closes.
+                end = self._attempt(self._end_run(begun, job, fields))
+                await asyncio.wait({end}, timeout=_RECORDED_WITHIN)
 
-    async def _record(
-        self,
-        job: Job,
-        progress: JobProgress,
-        after: float,
-        begun: asyncio.Event,
-        end: asyncio.Future[dict[str, Any]],
+    async def _end_run(
+        self, begun: asyncio.Task[None], job: Job, fields: Mapping[str, Any]
     ) -> None:
-        """Record a run unless it ends within ``after`` seconds; the task outlives the run."""
-        await asyncio.wait({end}, timeout=after)
-        if end.done():
-            return
-        await _logged(self._begin_run(job))
-        begun.set()
-        keeping = asyncio.create_task(self.keep(job, progress))
-        try:
-            await asyncio.wait({end})
-        finally:
-            keeping.cancel()
-        found: dict[str, Any] = {"done": progress.done, "total": progress.total}
-        found |= {"stage": progress.stage, **end.result()}
-        if progress.result is not None:
-            found["result"] = progress.result
-        await _logged(self.end(job, **found))
+        await begun
+        await self.end(job, **fields)
+
+    def _attempt(self, change: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Change a record; the task outlives the block, and logs a failure."""
+        task = asyncio.create_task(_logged(change))
+        self._recording.add(task)
+        task.add_done_callback(self._recording.discard)
+        return task
 
     async def close(self) -> None:
         """Stop recording."""

@@ -327,7 +327,7 @@ class RemoteEmbedder(ModelClient):
         sizes = {len(row) for row in rows if not isinstance(row, TextsRefused)}
         usual = self._dimensions.setdefault(model, min(sizes)) if sizes else 0
         if sizes - {usual}:
-            usual = len((await self._vectors(model, [_KNOWN_TEXT], call.left))[0])
+            usual = (await self._request(model, [_KNOWN_TEXT], call)).shape[1]
             self._dimensions[model] = usual
         judged: list[Row] = []
         for row in rows:

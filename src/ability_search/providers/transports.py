@@ -155,7 +155,7 @@ class OverBroker:
             if isinstance(answer, Objection) and self._api_key is None:
                 answer = await self._ask_others(request, agent, answer, timeout)
         except (FrameTooLarge, UnicodeEncodeError) as exc:
-            raise self._service.failure(Objection("texts", said=str(exc)), request) from exc
+            raise self._service.failure(Objection("texts", said=_unsent(exc)), request) from exc
         except KadiError as exc:
             raise self._service.unavailable(no_answer(self._service.tool, exc)) from exc
         if isinstance(answer, Objection):
@@ -265,7 +265,7 @@ class OverHttp:
             async with aclosing(answer):
                 await answer.aread()
         except UnicodeEncodeError as exc:
-            refused = Objection("texts", service.api, said=str(exc))
+            refused = Objection("texts", service.api, said=_unsent(exc))
             raise service.failure(refused, request) from exc
         except httpx.HTTPError as exc:
             reason: Refusal = "lost" if isinstance(exc, _BROKEN_OFF) else "passing"
@@ -307,6 +307,13 @@ class OverHttp:
     ) -> Objection:
         said = words_of(text, request, self._api_key)
         return Objection(refusal, self._service.api, status, said=said, url=self._address)
+
+
+def _unsent(exc: FrameTooLarge | UnicodeEncodeError) -> str:
+    """Return why texts cannot be sent."""
+    if isinstance(exc, FrameTooLarge):
+        return f"they do not fit into a message: {exc}"
+    return "a text is not valid Unicode: it contains an unpaired surrogate"
 
 
 def _failure_in(service: Service, answer: Any) -> str:

@@ -94,6 +94,8 @@ class Format:
     """``(name, data, bounds) -> Extracted``: reads the bytes of a file, in place of ``text``.
 
     It runs in a child process, because it may crash, hang or use unbounded memory."""
+    refused: str | None = None
+    """``() -> str``: why no file of the format can be read on this machine; empty if files can."""
     begins: tuple[bytes, ...] = ()
     """First bytes of files of these suffixes, one of them; without it, their first bytes must not
     be those of archives, programs and other files that are no text."""
@@ -153,11 +155,13 @@ class FormatTable:
     """
 
     def __init__(self, further: Iterable[Format] = ()) -> None:
-        self.formats = tuple({each.name: each for each in (*PLAIN, *further)}.values())
+        given = (*PLAIN, *further)
+        self.formats = tuple({each.name: each for each in given}.values())
         self.by_name = {name: each for each in self.formats for name in (each.name, *each.others)}
         self.by_suffix = {suffix: each.name for each in self.formats for suffix in each.suffixes}
-        self.isolate = next((each.isolate for each in self.formats if each.isolate), None)
-        self.decode = next((each.decode for each in self.formats if each.decode), None)
+        # Also of formats that others of their name replace.
+        self.isolate = next((each.isolate for each in given if each.isolate), None)
+        self.decode = next((each.decode for each in given if each.decode), None)
 
 
 _used: FormatTable | None = None

@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from ability_search.errors import ConfigurationError
 from ability_search.extension import loaded
 from ability_search.index.jobs import Run, job_of, jobs_of
 from ability_search.ops.metrics.metric_table import DEGRADED_ANSWERS, QUERY_STAGE_SECONDS
@@ -36,6 +37,11 @@ def served_tools(services: Services) -> list[Tool]:
         for row in TOOLS
     }
     handlers |= loaded().handlers(services)
+    if missing := ", ".join(row.name for row in all_tools() if row.name not in handlers):
+        raise ConfigurationError(
+            f"{missing}: open_tools of no extension has a handler",
+            hint="Correct the plugin whose register_tools names it, or leave its extension out.",
+        )
     return [_tool(row, handlers[row.name], services) for row in all_tools()]
 
 

@@ -10,6 +10,7 @@ from pydantic import ByteSize
 
 from ability_search.config.schema import Limits
 from ability_search.documents import Document
+from ability_search.extensions.formats import ocr
 from ability_search.extensions.formats.isolated_reader import IsolatedReader
 from ability_search.files.file_documents import File, FileBatch, hashed, open_files, read_files
 from ability_search.files.selection import Skipped, select, vanished
@@ -24,6 +25,16 @@ def test_a_file_that_vanished_is_skipped_with_the_reason(tmp_path: Path) -> None
     assert vanished(tmp_path / "a.md")
     ((_, skipped),) = open_files(chosen, max_bytes=100)
     assert skipped == Skipped("a.md", "No such file or directory")
+
+
+def test_images_are_skipped_before_they_are_compared_if_nothing_reads_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(20))
+    monkeypatch.setattr(ocr, "is_installed", lambda: False)
+    documents, (skipped,) = hashed(select(tmp_path, tmp_path), max_bytes=100)
+    assert not documents
+    assert "tesseract" in skipped.reason
 
 
 def readings(root: Path, *, format: str | None = None, most_bytes: int = 1000) -> list[FileBatch]:

@@ -182,11 +182,12 @@ class Answerer:
 
     def _query(self, asked: AskInput) -> dict[str, Any]:
         """Return the input of search-query, with the budget of the passages."""
-        budget = {"maxResultTokens": self.settings.passage_tokens}
         given = asked.model_dump(
             mode="json", by_alias=True, exclude_unset=True, exclude={"chat_model"}
         )
-        return {"collection": asked.collection, **budget, **given}
+        if "max_result_tokens" in QueryInput.model_fields:  # Else no extension has such a budget.
+            given = {"maxResultTokens": self.settings.passage_tokens, **given}
+        return {"collection": asked.collection, **given}
 
     def _lacking(self, found: QueryResult) -> str | None:
         """Return why the model is not asked; ``None`` if the passages may have the answer."""

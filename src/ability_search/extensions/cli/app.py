@@ -30,7 +30,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from ability_search import __version__
 from ability_search.config.loader import chosen_extensions
-from ability_search.errors import SearchError
+from ability_search.errors import ConfigurationError, SearchError
 from ability_search.extension import load, loaded
 from ability_search.extensions.cli import output
 from ability_search.extensions.cli.derived_options import derived_options
@@ -312,7 +312,12 @@ def main() -> None:
     """
     named = sys.argv[1] if len(sys.argv) > 1 else ""
     try:
-        load(chosen_extensions(os.environ, Path.cwd()))
+        extensions = load(chosen_extensions(os.environ, Path.cwd())).extensions
+        if "cli" not in {each.name for each in extensions}:
+            raise ConfigurationError(
+                "extensions: the extension cli, which this command belongs to, is left out",
+                hint="Take -cli out of SEARCH_EXTENSIONS, or of `extensions` in config.yml.",
+            )
         if command := loaded().commands.get(named):
             import_module(command.module)
         else:

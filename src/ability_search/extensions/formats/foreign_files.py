@@ -61,7 +61,7 @@ def read_file(name: str, data: bytes, format: str | None, reading: ForeignReadin
         return extract(name, data, format, reading)
     except Unreadable as exc:
         # A library out of memory may raise any exception.
-        if exc.__cause__ is not None and is_spent():
+        if not isinstance(exc.__cause__, ImportError | None) and is_spent():
             raise too_much_memory(reading) from exc
         raise
 

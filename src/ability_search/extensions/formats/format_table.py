@@ -43,7 +43,7 @@ FORMATS = (
         binary=f"{_HOME}.html:read_html",
         cut=f"{_HOME}.html:chunk_html",
     ),
-    Format(name="image", binary=f"{_HOME}.pdf:read_image"),
+    Format(name="image", binary=f"{_HOME}.pdf:read_image", refused=f"{_HOME}.ocr:image_problem"),
     Format(
         name="json",
         suffixes=tuple(f".{name}" for name in sorted(JSON_FORMATS)),

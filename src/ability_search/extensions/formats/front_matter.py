@@ -67,13 +67,14 @@ def read_markdown(_name: str, text: str, _bounds: Bounds) -> Extracted:
     The title is that of the front matter, else the first heading of level 1.
     """
     text = unescaped(text, format="markdown")
-    metadata = markdown_metadata(text)
-    return Extracted(text, "markdown", title=markdown_title(text), metadata=metadata)
-
-
-def markdown_title(text: str) -> str | None:
-    """Return the title in the front matter of Markdown, else its first heading of level 1."""
     matter = read_front_matter(text)
+    title = markdown_title(text, matter)
+    return Extracted(text, "markdown", title=title, metadata=markdown_metadata(text, matter))
+
+
+def markdown_title(text: str, matter: FrontMatter | None = None) -> str | None:
+    """Return the title in the front matter of Markdown, else its first heading of level 1."""
+    matter = matter or read_front_matter(text)
     return matter.title or first_heading(text[matter.end :])
 
 
@@ -128,12 +129,12 @@ def front_matter_warnings(source: str, text: str) -> list[str]:
     return [f"{source}: malformed front matter at line {lines}; quote its values"] if lines else []
 
 
-def markdown_metadata(text: str) -> dict[str, Any]:
+def markdown_metadata(text: str, matter: FrontMatter | None = None) -> dict[str, Any]:
     """Return the metadata of a Markdown text: its front matter, with ``#tags`` of the text added.
 
     Tags in code, and numbers and colours with a number sign, are left out.
     """
-    matter = read_front_matter(text)
+    matter = matter or read_front_matter(text)
     inline = _TAG.findall(_NO_TAGS.sub(" ", text[matter.end :])) if "#" in text else []
     if tags := [tag.rstrip("/-") for tag in inline if not _COLOUR.fullmatch(tag)]:
         own = matter.metadata.get("tags")

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from ability_search.extensions.formats.foreign_files import NO_RECOGNITION
 from ability_search.ops.locks import replace_file
 from ability_search.text.formats import OUT_OF_TIME, Unreadable
 
@@ -65,6 +66,11 @@ class PageTexts:
 def is_installed() -> bool:
     """Return whether images can be read."""
     return shutil.which(_TESSERACT) is not None
+
+
+def image_problem() -> str:
+    """Return why images cannot be read; empty with tesseract."""
+    return "" if is_installed() else f"an image; {NO_RECOGNITION}"
 
 
 def recognizer(timeout: float) -> Callable[[bytes], str] | None:

@@ -143,6 +143,10 @@ def _document(value: Mapping[str, Any]) -> Extracted:
     metadata = {**others, **(value.get("metadata") or {})}
     document = Document(source, title, value["content"], metadata=metadata)
     read = read_document(document, bool(title), "content")
+    metadata = dict(read.metadata)
+    if read.format is None and not read.language:
+        # As in a file of its own, the text of an unknown format is read as Markdown.
+        metadata = {**markdown_metadata(read.content), **metadata}
     return Extracted(
-        *(read.content, read.format, read.title, read.language, dict(read.metadata)), source=source
+        *(read.content, read.format, read.title, read.language, metadata), source=source
     )

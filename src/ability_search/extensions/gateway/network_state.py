@@ -12,6 +12,7 @@ from pydantic import Field
 
 from ability_search.client.tool_client import ToolClient
 from ability_search.extensions.cli.tool_calls import LiveConnection, Unavailable
+from ability_search.extensions.gateway.settings import Gateway
 from ability_search.wire import Result
 from kadi_client import KadiError
 
@@ -140,10 +141,14 @@ async def check_gateway(client: ToolClient) -> str:
     address = next((part.address for part in parts if part.name == "gateway"), "")
     if not address:
         return ""
+    hint = "See the log of the gateway; `ability-search status` shows the running components."
+    hosts = client.settings.of(Gateway).hosts
+    headers = {"Host": hosts[0]} if hosts else {}
     try:
         async with httpx.AsyncClient(timeout=_CHECK_SECONDS, trust_env=False) as http:
-            (await http.get(f"{address}/ready")).raise_for_status()
+            answer = await http.get(f"{address}/ready", headers=headers)
     except httpx.HTTPError as exc:
-        hint = "See the log of the gateway; `ability-search status` shows the running components."
-        raise Unavailable(f"{address} accepts no calls: {exc}", hint=hint) from exc
+        raise Unavailable(f"{address} does not answer: {type(exc).__name__}", hint=hint) from exc
+    if not answer.is_success:
+        raise Unavailable(f"{address} accepts no calls: HTTP {answer.status_code}", hint=hint)
     return f"{address} accepts calls"

@@ -148,7 +148,6 @@ def missing_secrets(settings: Settings) -> tuple[str, ...]:
     names = {name: None for name in required if name not in settings.present_secrets}
     for name, group in _API_URLS.items():
         chosen = settings.of(group)
-        names.pop(name, None)
         if chosen.transport == "api" and chosen.api_url is None:
             names[name] = None
     return tuple(names)

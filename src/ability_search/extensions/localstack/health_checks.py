@@ -185,7 +185,9 @@ def _check_settings(checks: Checks) -> Settings | None:
         settings = load_settings(os.environ, cwd)
     except ConfigurationError as exc:
         for text in exc.problems:
-            checks.add("settings", "fail", text, "Correct it; the README lists every setting.")
+            checks.add(
+                "settings", "fail", text, "Correct it; docs/settings.md lists every setting."
+            )
         return None
     for text in settings.warnings:
         checks.add("settings", "warn", text, "Correct it, or go on without it.")

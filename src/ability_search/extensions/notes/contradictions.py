@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from ability_search.extensions.notes.consolidation_report import Rule
+from ability_search.extensions.understanding.negation import is_negated
 from ability_search.extensions.understanding.written_dates import written_periods
 from ability_search.text.analyzer import analyzer_for
 from ability_search.text.chunkers.boundaries import sentences
@@ -103,7 +104,7 @@ class _Read:
     words: frozenset[str]
     """Terms without stop words, dates and amounts."""
     denied: str
-    """First term behind a word that negates; empty without."""
+    """First negated term, behind the word that negates if there is one; empty without."""
     names: frozenset[str]
     amounts: tuple[tuple[str, str], ...]
     """Unit and number of each."""
@@ -292,8 +293,12 @@ def _read(text: str) -> _Read:
     bare = _NEGATION.sub(" ", left)
     words = frozenset(_ANALYZER.query_terms(bare)) if bare.strip() else frozenset()
     negation = _NEGATION.search(left)
-    behind = _ANALYZER.spans(left[negation.end() :]) if negation else ()
-    denied = next((term for term, _, _ in behind if term in words), "")
+    negated = [
+        (start < (negation.end() if negation else 0), start, term)
+        for term, start, end in _ANALYZER.spans(left)
+        if term in words and is_negated(left, start, end)
+    ]
+    denied = min(negated)[2] if negated else ""
     attribute = None
     if stated := _ATTRIBUTE.match(text):
         subject = frozenset(_ANALYZER.query_terms(stated["subject"]))

@@ -66,7 +66,7 @@ _FURTHER_WORDS = """
     la les un une du de et ou ce cela ça que qui il elle ne pas je tu nous vous el los las uno una
     y o lo eso esto se su sus ni yo más
 """
-_FUNCTION = frozenset(f"{STOP_WORDS['english']} {_FURTHER_WORDS}".split())
+_FUNCTION = frozenset(f"{STOP_WORDS['english']} {_FURTHER_WORDS}".split()) - {"been", "into"}
 """Words that neither begin nor end a topic, unless they belong to :data:`_OPENING`."""
 _REQUEST_WORDS = """
     anything articles docs documents everything find give i'm list looking need notes please show

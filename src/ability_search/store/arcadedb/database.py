@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from tenacity import RetryCallState
+
 from ability_search.errors import (
     DatabaseUnavailable,
     EarlierLayout,
@@ -23,9 +25,17 @@ from kadi_client.errors import NoProvider, RemoteError
 _ATTEMPTS = 12
 _LOSSES = 3
 """Attempts of a write during which the database may end."""
+_PAUSE = growing(0.05, longest=1)
+"""Pauses after a conflict with another writer."""
 _LONG_PAUSE = growing(0.1, longest=4)
+"""Pauses while the database does not answer."""
 _MISSING = ("missing_database", "missing_type")
 """Reasons of a refusal if nothing was stored yet."""
+
+
+def _pause(state: RetryCallState) -> float:
+    refused = state.outcome is not None and isinstance(state.outcome.exception(), StatementRefused)
+    return (_PAUSE if refused else _LONG_PAUSE)(state)
 
 
 @dataclass(slots=True)
@@ -86,7 +96,7 @@ class ArcadeDatabase:
             partial(self._scripts.write, *statement),
             when=(attempts or Attempts()).may_go_on,
             attempts=_ATTEMPTS,
-            pause=_LONG_PAUSE,
+            pause=_pause,
             meter=self._meter,
         )
 

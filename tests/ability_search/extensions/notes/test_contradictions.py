@@ -79,6 +79,22 @@ def test_other_topics_and_other_words_are_no_contradiction(one: str, other: str)
     assert find_contradiction(other, one) is None
 
 
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("The nightly backup lacks encryption.", "The nightly backup has encryption."),
+        ("The export is free of personal data.", "The export has personal data."),
+        (
+            "Lactose-free milk is served in the canteen.",
+            "Milk with lactose is served in the canteen.",
+        ),
+    ],
+)
+def test_what_is_denied_without_a_word_for_not_is_a_contradiction(one: str, other: str) -> None:
+    assert find_contradiction(one, other)
+    assert find_contradiction(other, one)
+
+
 def test_few_look_alikes_are_taken_for_contradictions() -> None:
     path = Path(__file__).parents[3] / "data" / "note_pairs.tsv"
     with path.open(encoding="utf-8", newline="") as file:

@@ -118,6 +118,7 @@ EXCLUDING = [
     ("queues, but nothing that runs on redis", "queues", ["redis"]),
     ("I don't eat beef. What soup can I make?", "What soup can I make?", ["beef"]),
     ("hiking, minus the dog tours", "hiking", ["dog tours"]),
+    ("texts about investing but not into crypto", "texts about investing", ["into crypto"]),
 ]
 
 
