@@ -148,7 +148,9 @@ def missing_secrets(settings: Settings) -> tuple[str, ...]:
     names = {name: None for name in required if name not in settings.present_secrets}
     for name, group in _API_URLS.items():
         chosen = settings.of(group)
-        if chosen.transport == "api" and chosen.api_url is None:
+        if chosen.api_url is not None:
+            names.pop(name, None)
+        elif chosen.transport == "api":
             names[name] = None
     return tuple(names)
 
