@@ -27,7 +27,7 @@ from ability_search.index.index_calls import IndexJob
 from ability_search.index.partial_vectors import Embed, every_vector, vectors_or_refusals
 from ability_search.index.preparation import Prepared, prepare, text_length
 from ability_search.index.writer import prepared_bytes, write
-from ability_search.text.chunkers.strategies import is_markdown
+from ability_search.text.chunkers.strategies import SEMANTIC, is_markdown
 
 FindVectors = Callable[[list[str]], Awaitable[Mapping[str, Vector]]]
 """Returns the stored vectors of texts, by text; never raises."""
@@ -57,12 +57,9 @@ class Flow:
         self._ports = job.ports
         self._computing = computing
         strategy = job.recipe.chunk_strategy
-        if strategy == "semantic" and strategy not in job.ports.added.split:
-            raise InvalidInput(
-                "chunkStrategy",
-                f"{strategy} needs the extension formats, which is left out",
-                hint="Name another strategy, or load the extension.",
-            )
+        if strategy == SEMANTIC and strategy not in job.ports.added.split:
+            problem = f"{strategy} needs the extension formats, which is left out"
+            raise InvalidInput("chunkStrategy", problem, hint="Name another one, or load it.")
         self._derivations = [derive(job.ports, job.recipe) for derive in job.ports.added.derive]
         self.embed: Embed = partial(job.ports.embed, job.recipe.model)
         self.find_vectors: FindVectors = EmbeddingCache(job).find

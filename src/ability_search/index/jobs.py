@@ -246,9 +246,7 @@ class Jobs:
                 end = self._attempt(self._end_run(begun, job, fields))
                 await asyncio.wait({end}, timeout=_RECORDED_WITHIN)
 
-    async def _end_run(
-        self, begun: asyncio.Task[None], job: Job, fields: Mapping[str, Any]
-    ) -> None:
+    async def _end_run(self, begun: asyncio.Task[None], job: Job, fields: dict[str, Any]) -> None:
         await begun
         await self.end(job, **fields)
 

@@ -8,6 +8,7 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime, time
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -67,14 +68,13 @@ def read_markdown(_name: str, text: str, _bounds: Bounds) -> Extracted:
     The title is that of the front matter, else the first heading of level 1.
     """
     text = unescaped(text, format="markdown")
-    matter = read_front_matter(text)
-    title = markdown_title(text, matter)
-    return Extracted(text, "markdown", title=title, metadata=markdown_metadata(text, matter))
+    metadata = markdown_metadata(text)
+    return Extracted(text, "markdown", title=markdown_title(text), metadata=metadata)
 
 
-def markdown_title(text: str, matter: FrontMatter | None = None) -> str | None:
+def markdown_title(text: str) -> str | None:
     """Return the title in the front matter of Markdown, else its first heading of level 1."""
-    matter = matter or read_front_matter(text)
+    matter = read_front_matter(text)
     return matter.title or first_heading(text[matter.end :])
 
 
@@ -100,12 +100,18 @@ def read_front_matter(text: str) -> FrontMatter:
     match = _FRONT_MATTER.match(text)
     if match is None or match.end() > _LONGEST:
         return FrontMatter()
-    body = "\n".join(match[0].splitlines()[1:-1])
+    return _parsed(match[0], match["fence"])
+
+
+@lru_cache(maxsize=8)
+def _parsed(front: str, fence: str) -> FrontMatter:
+    """Parse the lines of a front matter; its title, metadata and warnings are asked for apart."""
+    body = "\n".join(front.splitlines()[1:-1])
     malformed: list[int] = []
     try:
-        values = _PARSERS[match["fence"]](body)
+        values = _PARSERS[fence](body)
     except _UNREADABLE:
-        values = _entries(body, match["fence"], malformed)
+        values = _entries(body, fence, malformed)
     if not isinstance(values, Mapping):
         return FrontMatter()
     metadata = dict(_storable(values))
@@ -115,7 +121,7 @@ def read_front_matter(text: str) -> FrontMatter:
         metadata["tags"] = tags
     title = _line(metadata.pop("title", None))
     return FrontMatter(
-        match.end(),
+        len(front),
         title or _line(metadata.get("name")),
         _line(metadata.get("description")),
         metadata,
@@ -129,18 +135,18 @@ def front_matter_warnings(source: str, text: str) -> list[str]:
     return [f"{source}: malformed front matter at line {lines}; quote its values"] if lines else []
 
 
-def markdown_metadata(text: str, matter: FrontMatter | None = None) -> dict[str, Any]:
+def markdown_metadata(text: str) -> dict[str, Any]:
     """Return the metadata of a Markdown text: its front matter, with ``#tags`` of the text added.
 
     Tags in code, and numbers and colours with a number sign, are left out.
     """
-    matter = matter or read_front_matter(text)
+    matter = read_front_matter(text)
     inline = _TAG.findall(_NO_TAGS.sub(" ", text[matter.end :])) if "#" in text else []
     if tags := [tag.rstrip("/-") for tag in inline if not _COLOUR.fullmatch(tag)]:
         own = matter.metadata.get("tags")
         given = own if isinstance(own, list) else [] if own is None else [own]
         return {**matter.metadata, "tags": list(dict.fromkeys([*given, *tags[:_MOST_TAGS]]))}
-    return matter.metadata
+    return dict(matter.metadata)
 
 
 def _entries(body: str, fence: str, malformed: list[int]) -> dict[str, Any]:

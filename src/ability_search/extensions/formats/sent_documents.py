@@ -147,6 +147,4 @@ def _document(value: Mapping[str, Any]) -> Extracted:
     if read.format is None and not read.language:
         # As in a file of its own, the text of an unknown format is read as Markdown.
         metadata = {**markdown_metadata(read.content), **metadata}
-    return Extracted(
-        *(read.content, read.format, read.title, read.language, metadata), source=source
-    )
+    return Extracted(read.content, read.format, read.title, read.language, metadata, source=source)

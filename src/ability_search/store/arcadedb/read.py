@@ -101,13 +101,12 @@ class ReadSql(ArcadeDatabase):
         found = await self.fetch(statement, *types)
         if isinstance(found, list):
             found = dict.fromkeys(asked, found)
-        stored = bool(found)  # Nothing is, if there are no types yet.
         records = (collection_of(record_of(row)) for row in found.get("collections", ()))
         current = {record.name: record for record in records}
         now = found["clock"][0]["ms"] if "clock" in found else 0
         return [
             each.answer(
-                found[name] if stored else (),
+                found[name] if found else (),
                 current.get(_collection(ask).name) if ask.current else None,
                 now,
             )
