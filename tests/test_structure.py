@@ -25,6 +25,8 @@ STRUCTURE: dict[str, Any] = tomllib.loads(
 WRONG = STRUCTURE["wrong"]
 """What must not appear elsewhere, and what must leave its list once it is gone."""
 CORE = "core"
+CLIENT = "client"
+"""Stands on the core as an extension does, at an address that is easy to remember."""
 NEWCOMERS = tuple(
     f"ability_search.{part}" for part in ("worker", "tools", "search", "index", "store.port")
 )
@@ -40,7 +42,14 @@ def home(module: str) -> str:
     package, *names = module.split(".")
     if package != "ability_search":
         return package
+    if names[:1] == [CLIENT]:
+        return CLIENT
     return names[1] if names[:1] == ["extensions"] and names[1:] else CORE
+
+
+def stands_on_the_core(module: str) -> bool:
+    """Whether a module belongs to an extension or to the client."""
+    return module.startswith("ability_search.extensions.") or home(module) == CLIENT
 
 
 def core_of(*parts: str) -> list[str]:
@@ -149,7 +158,7 @@ def test_the_core_imports_no_extension_and_an_extension_no_other() -> None:
         (module, home(imported))
         for module in FILES
         for imported in imported_modules(module)
-        if imported.startswith("ability_search.extensions.") and home(imported) != home(module)
+        if stands_on_the_core(imported) and home(imported) != home(module)
     }
     needs = {
         (own, need)

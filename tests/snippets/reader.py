@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import httpx
 from tests.snippets.blocks import ROOT
 
-from ability_search.config.running_stack import RunningStack, read_running
+from ability_search.client.running_stack import RunningStack, read_running
 
 SECONDS = 60.0
 UP = "ability-search up"

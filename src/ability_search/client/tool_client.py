@@ -12,16 +12,16 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from ability_search.config.running_stack import (
+from ability_search.client.running_stack import (
     CLIENT,
     JOINED_WORKER,
     RunningStack,
     identity_file,
     read_running,
 )
+from ability_search.client.trust import require_trusted
 from ability_search.config.schema import Broker, Settings
 from ability_search.config.setting_fields import Url
-from ability_search.config.trust import require_trusted
 from ability_search.errors import ConfigurationError, DatabaseUnavailable, InvalidInput
 from ability_search.network import client_connection
 from ability_search.wire import PROGRESS, PUBLISHER

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ability_search.client.running_stack import STATE, RunningStack
 from ability_search.client.tool_client import (
     Target,
     find_target,
@@ -15,7 +16,6 @@ from ability_search.client.tool_client import (
     require_shared,
 )
 from ability_search.config.loader import load_settings
-from ability_search.config.running_stack import STATE, RunningStack
 from ability_search.errors import ConfigurationError, InvalidInput
 from ability_search.extensions.localstack.supervisor import hold, write_running
 from kadi_client import Connection, Tool

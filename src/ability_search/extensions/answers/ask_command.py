@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ability_search.client.tool_client import ToolClient
+from ability_search.client.trust import require_trusted
 from ability_search.config.model_settings import Expansion
-from ability_search.config.trust import require_trusted
 from ability_search.extensions.cli import output
 from ability_search.extensions.cli.app import NOT_FOUND, app, command
 from ability_search.extensions.cli.clients import with_client

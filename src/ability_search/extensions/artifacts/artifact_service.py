@@ -17,10 +17,10 @@ from ability_search.client.tool_client import (
     joined_environ,
     require_shared,
 )
+from ability_search.client.trust import MODEL_APIS, require_trusted
 from ability_search.collection import Collection, checked_name
 from ability_search.config.loader import load_settings
 from ability_search.config.schema import Settings
-from ability_search.config.trust import MODEL_APIS, require_trusted
 from ability_search.errors import InvalidInput, NotFound
 from ability_search.extension import loaded
 from ability_search.extensions.artifacts.artifact_format import (

@@ -17,12 +17,12 @@ from urllib.parse import urlsplit
 import httpx
 import typer
 
+from ability_search.client.running_stack import RunningStack
 from ability_search.client.tool_client import Target, ToolClient
+from ability_search.client.trust import require_trusted
 from ability_search.config.loader import load_settings, own_files
 from ability_search.config.model_settings import Embedding, RerankerSettings
-from ability_search.config.running_stack import RunningStack
 from ability_search.config.schema import Broker, Settings
-from ability_search.config.trust import require_trusted
 from ability_search.errors import ConfigurationError, SearchError
 from ability_search.extension import loaded
 from ability_search.extensions.cli import logs, output

@@ -14,10 +14,10 @@ import tomlkit
 import typer
 import yaml
 
+from ability_search.client.trust import trust as add_trusted
 from ability_search.config.broker_settings import CONNECTIONS
 from ability_search.config.loader import load_settings
 from ability_search.config.sources import CONFIG, SECTION
-from ability_search.config.trust import trust as add_trusted
 from ability_search.errors import ConfigurationError, InvalidInput
 from ability_search.extensions.cli import output
 from ability_search.extensions.cli.app import app, command

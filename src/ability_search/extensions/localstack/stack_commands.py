@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import typer
 
-from ability_search.config.running_stack import RunningStack, read_running
+from ability_search.client.running_stack import RunningStack, read_running
 from ability_search.config.setting_fields import Url
 from ability_search.errors import InvalidInput
 from ability_search.extensions.cli import logs, output

@@ -18,8 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from ability_search.client.tool_client import ToolClient, client_target
-from ability_search.config.running_stack import (
+from ability_search.client.running_stack import (
     CLIENT,
     JOINED_WORKER,
     LOCK,
@@ -31,6 +30,7 @@ from ability_search.config.running_stack import (
     read_running,
     read_state,
 )
+from ability_search.client.tool_client import ToolClient, client_target
 from ability_search.config.schema import Settings
 from ability_search.errors import ConfigurationError, first_failure
 from ability_search.extension import loaded

@@ -11,8 +11,8 @@ from typing import Annotated
 
 import typer
 
+from ability_search.client.trust import MODEL_APIS, require_trusted
 from ability_search.config.schema import Settings
-from ability_search.config.trust import MODEL_APIS, require_trusted
 from ability_search.errors import first_failure
 from ability_search.extensions.cli import output
 from ability_search.extensions.cli.app import app, command

@@ -11,10 +11,10 @@ from rich.console import Console
 from rich.text import Text
 from tests.ability_search.extensions.cli.conftest import Network, Run
 
+from ability_search.client.trust import require_trusted
 from ability_search.config.loader import load_settings
 from ability_search.config.model_settings import Embedding
 from ability_search.config.schema import Broker
-from ability_search.config.trust import require_trusted
 from ability_search.extensions.cli import output
 from ability_search.extensions.cli import parameters as options
 from ability_search.extensions.localstack import setup

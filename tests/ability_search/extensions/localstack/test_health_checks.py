@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from ability_search.client.running_stack import RunningComponent, RunningStack
 from ability_search.client.tool_client import Target
 from ability_search.config.loader import load_settings
-from ability_search.config.running_stack import RunningComponent, RunningStack
 from ability_search.config.schema import Settings
 from ability_search.extensions.cli.prometheus_meter import PrometheusMeter, serve_metrics
 from ability_search.extensions.localstack.health_checks import Check, Checks, check_network

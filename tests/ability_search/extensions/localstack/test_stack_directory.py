@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ability_search.config.running_stack import RunningComponent, RunningStack, read_running
+from ability_search.client.running_stack import RunningComponent, RunningStack, read_running
 from ability_search.errors import ConfigurationError
 from ability_search.extensions.localstack.supervisor import (
     hold,

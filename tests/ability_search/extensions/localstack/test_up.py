@@ -18,7 +18,7 @@ import httpx
 import pytest
 from tests.ability_search.metric_readings import Reading, parse
 
-from ability_search.config.running_stack import CLIENT, RunningStack, identity_file, read_running
+from ability_search.client.running_stack import CLIENT, RunningStack, identity_file, read_running
 from ability_search.extensions.localstack import stack_metrics
 from ability_search.extensions.localstack.supervisor import released
 from ability_search.ops.metrics import metric_table as table

@@ -14,7 +14,7 @@ from tests.ability_search.extensions.mcp.conftest import text_of
 from tests.built_models import lend_models
 from tests.java_machine import SHORT_LIVED
 
-from ability_search.config.running_stack import read_running
+from ability_search.client.running_stack import read_running
 from ability_search.extensions.localstack.supervisor import released
 
 pytestmark = [pytest.mark.process, pytest.mark.engine, pytest.mark.model, pytest.mark.timeout(600)]
