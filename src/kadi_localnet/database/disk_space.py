@@ -101,7 +101,9 @@ class DiskSpace:
             self._held = True
             try:
                 # Not zeros, for which a file system that compresses takes no blocks.
-                self._file.write_bytes(os.urandom(size))
+                block = os.urandom(MIB)
+                with self._file.open("wb") as file:
+                    file.writelines(block[: size - start] for start in range(0, size, MIB))
             except OSError as exc:
                 log.warning("no space of the disk is set aside for deletions: %s", exc.strerror)
                 self._file.unlink(missing_ok=True)
