@@ -213,6 +213,7 @@ def _built() -> list[Use]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("part", range(_PARTS))
 def test_no_pattern_takes_time_that_grows_faster_than_the_text(part: int) -> None:

@@ -178,6 +178,7 @@ def test_a_file_has_at_least_80_lines_and_at_most_600() -> None:
     held((module for module in modules if lines_of(module) < 80), WRONG["small_files"])
 
 
+@pytest.mark.slow
 def test_no_test_waits_for_the_clock_or_asserts_on_it() -> None:
     files = {path.relative_to(TESTS).as_posix(): path for path in TESTS.rglob("*.py")}
     del files["virtual_time.py"]

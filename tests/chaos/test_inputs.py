@@ -97,6 +97,7 @@ async def test_a_broker_that_lets_a_stranger_in_is_noticed(tmp_path: Path) -> No
         assert found["kind"] == "let in"
 
 
+@pytest.mark.slow
 async def test_a_receiver_that_ends_without_a_fault_is_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

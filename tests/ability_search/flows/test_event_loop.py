@@ -61,6 +61,7 @@ async def test_a_long_document_is_read_in_a_thread(
     assert watch.steps < MOST_STEPS, watch.where
 
 
+@pytest.mark.slow
 @pytest.mark.engine
 @pytest.mark.parametrize(
     "options",
@@ -90,6 +91,7 @@ async def test_a_large_answer_is_built_in_a_thread(
     assert watch.steps < MOST_STEPS, watch.where
 
 
+@pytest.mark.slow
 @pytest.mark.engine
 async def test_a_long_query_is_read_in_a_thread(network: Network) -> None:
     documents = [{"source": f"a{n}", "title": "t", "content": f"word {n}"} for n in range(30)]

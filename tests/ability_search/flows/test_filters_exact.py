@@ -246,6 +246,7 @@ def dated(condition: Any, library: Library) -> Any:
 
 
 # Without shrinking, which would take minutes: an example is three searches and three scans.
+@pytest.mark.slow
 @settings(max_examples=examples(20), derandomize=True, phases=[Phase.generate])
 @given(
     condition=filters,

@@ -67,6 +67,7 @@ async def operate(network: Network, chance: random.Random) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.process)])
 async def test_totals_and_statistics_equal_a_recount_after_random_operations(
     network: Network, seed: int
@@ -208,6 +209,7 @@ async def test_a_replacement_is_atomic_for_statements_that_read(network: Network
     await read_while_replacing(network, read)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["hybrid", pytest.param("keyword", marks=pytest.mark.process)])
 async def test_a_query_finds_the_old_or_the_new_chunks_of_a_source_never_a_mix(
     network: Network, mode: str

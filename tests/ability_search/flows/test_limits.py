@@ -94,6 +94,7 @@ async def test_a_burst_of_calls_is_worked_off(network: Network) -> None:
     assert {answer["count"] for answer in await asyncio.gather(*calls)} == {1}
 
 
+@pytest.mark.slow
 async def test_a_query_ends_by_its_deadline(network: Network) -> None:
     await seeded(network)
     network.model.gate = asyncio.Event()

@@ -373,6 +373,7 @@ SUNKEN = {
 """So many hits score 0 that those of a deeper search do, too."""
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(60), derandomize=True, phases=[Phase.explicit, Phase.generate])
 @example(  # hits that are merged are missing among those that variety is picked from
     request={

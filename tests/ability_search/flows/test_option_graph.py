@@ -312,6 +312,7 @@ async def test_pages_are_cut_from_one_list(start: Start) -> None:
             assert pages == [hit["chunkId"] for hit in whole]
 
 
+@pytest.mark.slow
 @pytest.mark.engine
 async def test_if_the_walk_fails_the_hits_stay(network: Network) -> None:
     await index(network, linked("a", "cats", "b"), linked("b", "cats and dogs"))

@@ -188,6 +188,7 @@ async def test_pages_are_parts_of_one_list(
     assert shown(first)[: len(whole)] == whole[:10]
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(15), derandomize=True)
 @given(
     name=st.sampled_from(list(COLLECTIONS)),

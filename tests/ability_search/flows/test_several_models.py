@@ -145,6 +145,7 @@ async def test_where_agents_are_not_listed_the_broker_chooses_again() -> None:
         assert first.asked + second.asked - asked <= 4
 
 
+@pytest.mark.slow
 async def test_a_provider_that_dies_while_it_embeds_is_waited_for_or_replaced(start: Start) -> None:
     """Beside an agent with another model and one with none; the model comes back elsewhere."""
     texts = [document(f"d{n}", f"cats and dogs, number {n}") for n in range(40)]

@@ -312,6 +312,7 @@ async def test_a_server_that_ends_at_every_text_refuses_none() -> None:
     assert not isinstance(raised.value, TextsRefused)
 
 
+@pytest.mark.slow
 async def test_a_text_at_which_the_model_hangs_is_refused() -> None:
     async def transport(request: Request, *, timeout: float) -> Any:
         if "endless" in request["input"]:
@@ -389,6 +390,7 @@ async def mortal(how: str, deadly: str) -> AsyncIterator[Transport]:
         yield checked
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["broker", "reset", "body cut", "chunk cut", "no gzip"])
 async def test_real_servers_that_end_at_a_text_lose_it_only(how: str) -> None:
     texts = [f"text number {n}" for n in range(70)]

@@ -126,6 +126,7 @@ async def test_after_closing_the_error_says_so() -> None:
             await model.run(texts, timeout=LIMIT)
 
 
+@pytest.mark.slow
 @pytest.mark.model
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
 async def test_a_text_has_one_vector_alone_or_among_others(

@@ -91,6 +91,7 @@ async def test_heartbeats_come_from_the_event_loop_and_end_with_it(
     assert not any(task.get_name() == "heartbeat" for task in asyncio.all_tasks())
 
 
+@pytest.mark.slow
 async def test_a_supervised_component_beats_once_it_is_ready(tmp_path: Path) -> None:
     async with process({"HOME": str(tmp_path)}, "broker", "--supervised", "--port", "0") as part:
         assert part.stdout is not None

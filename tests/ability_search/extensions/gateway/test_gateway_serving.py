@@ -79,6 +79,7 @@ async def test_bodies_of_too_many_values_are_refused_without_a_call(
         assert stage.asked == []
 
 
+@pytest.mark.slow
 async def test_lost_broker_is_reported_and_used_again_when_it_returns(
     stage: Stage, tmp_path: Path
 ) -> None:

@@ -117,6 +117,7 @@ async def test_a_component_that_was_up_for_a_while_is_restarted_at_once_each_tim
             await until(told, lambda line: "is back" in line)
 
 
+@pytest.mark.slow
 async def test_a_component_with_a_blocked_event_loop_is_killed_and_restarted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

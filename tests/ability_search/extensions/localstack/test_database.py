@@ -14,6 +14,7 @@ from kadi_localnet.broker import serve_broker
 pytestmark = pytest.mark.engine
 
 
+@pytest.mark.slow
 async def test_two_databases_do_not_serve_under_one_identity(tmp_path: Path) -> None:
     async with serve_broker("127.0.0.1", 0) as broker:
         environ = {"BROKER_URL": broker.url, "SEARCH_IDENTITY_FILE": str(tmp_path / "key.pem")}

@@ -85,6 +85,7 @@ async def over(way: str, network: Network) -> AsyncIterator[CallTool]:
         yield called
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["kadi", "mcp"])
 async def test_an_agent_works_for_three_days(network: Network, way: str) -> None:
     async with over(way, network) as call:

@@ -25,6 +25,7 @@ def source_uri(source: str) -> str:
     return f"search://collection/docs/source/{quote(source, safe='')}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dedup", [None, 0.9])
 async def test_chunks_and_sources_are_read_without_an_embedder(
     start: Start,  # noqa: F811

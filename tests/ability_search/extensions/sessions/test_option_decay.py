@@ -183,6 +183,7 @@ async def test_a_deleted_collection_takes_its_use_along(library: Network) -> Non
     assert (left.collection, left.chunk_id) == ("other", "other:o:0")
 
 
+@pytest.mark.slow
 @pytest.mark.engine
 async def test_nobody_waits_for_the_counting_and_nothing_fails_with_it(library: Network) -> None:
     gate = asyncio.Event()
