@@ -19,9 +19,9 @@ PURE    := extensions/formats extensions/kinds extensions/understanding filters 
 COVERED := 98
 COVER   := --cov-report= --cov-fail-under $(COVERED) $(PURE:%=--cov src/ability_search/%)
 
-# Processes of the tests; of `make test-all` one more, because tests wait for what they start.
+# Processes of the tests: one more than cores, because tests wait for what they start.
 CORES   := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1)
-TESTERS ?= $(CORES)
+TESTERS ?= $(shell expr $(CORES) + 1)
 
 # Of `make chaos`: how long, the faults (python -m chaos --help), hostile inputs within that time,
 # searches in calm after it, and the seed, if it is not the time.
@@ -77,7 +77,6 @@ test: $(VENV)/.dev $(VENV)/.kadi-core ## lint, check the types and run the tests
 	@$(MAKE) --no-print-directory --jobs 2 lint tests
 
 test-all: SELECTED := -m 'not long' $(COVER)
-test-all: TESTERS = $(shell expr $(CORES) + 1)
 test-all: lint tests ## the same with the slow tests, those of many processes and the coverage of the pure parts
 
 # Tests of many processes share the machine with those beside them; a failure is one if it repeats alone.
