@@ -39,6 +39,7 @@ from ability_search.store.memory_tables import (
     selected,
 )
 from ability_search.store.records import (
+    Ahead,
     Row,
     Search,
     Searched,
@@ -189,6 +190,7 @@ class MatrixStore(MemoryStore):
         columns: Columns,
         *,
         first: int = 0,
+        ahead: Ahead | None = None,
         consistent: bool = True,
     ) -> Searched:
         """See :meth:`ability_search.store.port.Store.search`."""

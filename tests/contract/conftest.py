@@ -25,9 +25,15 @@ TIMEOUT = 60.0
 
 @asynccontextmanager
 async def arcadedb(
-    directory: Path, scripts: type[BrokerScripts] = BrokerScripts
+    directory: Path, scripts: type[BrokerScripts] = BrokerScripts, *, indexes: bool = False
 ) -> AsyncIterator[ArcadeStore]:
-    """A store in a new database of the embedded engine, over a broker."""
+    """A store in a new database of the embedded engine, over a broker.
+
+    Args:
+        directory: Of the database.
+        scripts: Run its statements.
+        indexes: Whether indexes are searched by their own tool, instead of by statements.
+    """
     async with AsyncExitStack() as stack:
         broker = await stack.enter_async_context(serve_broker("127.0.0.1", 0))
         engine = await stack.enter_async_context(EmbeddedDatabases(directory))
@@ -35,7 +41,10 @@ async def arcadedb(
             Connection(broker.url, name="database", role="ability", tools=database_tools(engine))
         )
         client = await stack.enter_async_context(Connection(broker.url, name="worker"))
-        yield ArcadeStore(scripts(client.invoke, database="contract", timeout=TIMEOUT))
+        providers = client.providers if indexes else None
+        yield ArcadeStore(
+            scripts(client.invoke, database="contract", timeout=TIMEOUT, providers=providers)
+        )
 
 
 class LostAnswers(BrokerScripts):
@@ -57,9 +66,14 @@ _ONCE = ("test_stored_collections", "test_stored_jobs", "test_committed_once")
 """What changes at most once, and must do so if the answer is lost."""
 
 
+def _searches(module: str) -> bool:
+    return module.endswith(("test_stored_search", "test_stored_index", "test_stored_collections"))
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "store" in metafunc.fixturenames:
-        stores = ["memory", pytest.param("arcadedb", marks=pytest.mark.engine)]
+        engines = ["arcadedb", "indexes"] if _searches(metafunc.module.__name__) else ["arcadedb"]
+        stores = ["memory", *(pytest.param(name, marks=pytest.mark.engine) for name in engines)]
         if metafunc.module.__name__.endswith(_ONCE):
             marks = [pytest.mark.engine, pytest.mark.process]
             stores.append(pytest.param("lost answers", marks=marks))
@@ -73,5 +87,5 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
         yield MemoryStore()
     else:
         scripts = LostAnswers if request.param == "lost answers" else BrokerScripts
-        async with arcadedb(tmp_path, scripts) as found:
+        async with arcadedb(tmp_path, scripts, indexes=request.param == "indexes") as found:
             yield found

@@ -244,6 +244,21 @@ def retriever_weights(candidates: Candidates) -> dict[str, float]:
     return searched
 
 
+def linear_weights(candidates: Candidates) -> dict[str, float]:
+    """Return weights of raw scores whose sum orders candidates about as :func:`fuse` does.
+
+    They are the slopes of its two scores: between far and near, and up to all of the information.
+    """
+    weights, collection = retriever_weights(candidates), candidates.collection
+    slopes = {
+        "semantic": float(np.diff(nearness(collection.near - np.array([0.1, 0.0]), collection))[0])
+        * 10
+    }
+    if (terms := candidates.request.terms) is not None and terms.information > 0:
+        slopes["keyword"] = float(terms.normalized(terms.information)) / terms.information
+    return {by: weight * slopes.get(by, 0.0) for by, weight in weights.items()}
+
+
 def _forget_deeper(item: Candidate, known: Sequence[str]) -> None:
     """Drop what only a deeper search tells of a candidate than the one that found it.
 

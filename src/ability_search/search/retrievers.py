@@ -12,12 +12,12 @@ from ability_search.collection import Collection
 from ability_search.errors import InvalidInput, NotFound, StatementRefused
 from ability_search.filters.tree import combine
 from ability_search.search.candidates import Candidate, Candidates
-from ability_search.search.fusion import trust
+from ability_search.search.fusion import linear_weights, trust
 from ability_search.search.query_vectors import moved_vector
 from ability_search.search.response import Degraded
 from ability_search.search.stage import Ports
 from ability_search.search.wants import COSINE, OWN, Product, SearchRequest, Vectors, Wants
-from ability_search.store.records import Row, Searched
+from ability_search.store.records import Ahead, Row, Searched
 from ability_search.text.analyzer import analyzer_for
 from ability_search.text.bm25 import (
     QueryTerms,
@@ -34,6 +34,9 @@ Lists = Mapping[str, Sequence[Row]]
 """Rows found by each retriever, by its name."""
 
 _OTHER: Mapping[str, str] = {"semantic": "keyword", "keyword": "semantic"}
+
+_READ_AHEAD = 50
+"""Hits of the longest page whose texts are read with the candidates."""
 
 
 def requested(candidates: Candidates) -> SearchRequest:
@@ -148,7 +151,7 @@ async def retrieve(candidates: Candidates, ports: Ports) -> bool:
     names = [each.name for each in request.searches()]
     failed: dict[str, str] = {}
     try:
-        current, lists = await _search(assumed, request, names, ports)
+        current, lists = await _search(assumed, request, names, ports, _ahead(candidates))
     except StatementRefused as exc:
         if len(names) < 2 or exc.reason != "other":
             raise
@@ -181,7 +184,11 @@ async def retrieve(candidates: Candidates, ports: Ports) -> bool:
 
 
 async def _search(
-    collection: Collection, request: SearchRequest, names: Sequence[str], ports: Ports
+    collection: Collection,
+    request: SearchRequest,
+    names: Sequence[str],
+    ports: Ports,
+    ahead: Ahead | None = None,
 ) -> tuple[Collection, Lists]:
     """Run the searches of these names; return the collection as it is now, and their rows.
 
@@ -193,12 +200,20 @@ async def _search(
 
     async def ask(known: Collection) -> Searched:
         searches = [each for each in request.searches() if each.name in names]
-        return await ports.store.search(known, searches, columns, first=request.first)
+        return await ports.store.search(known, searches, columns, first=request.first, ahead=ahead)
 
     current, read = await ports.registry.ask(collection, ask)
     if current is None:
         raise NotFound("collection", collection.name)
     return current, {} if read is None else read.rows
+
+
+def _ahead(candidates: Candidates) -> Ahead | None:
+    """Return which texts to read with the search: those that probably are the page."""
+    query = candidates.query
+    if query.several or query.end > _READ_AHEAD:
+        return None
+    return Ahead(query.end + candidates.wants.spare, linear_weights(candidates))
 
 
 def _report(candidates: Candidates) -> None:
@@ -240,7 +255,14 @@ def candidate_of(row: Row, collection: Collection, *, depth: int) -> Candidate:
     columns, searched = row.columns, row.columns.get(COSINE)
     cosine, moved = (columns[OWN], searched) if OWN in columns else (searched, None)
     return Candidate(
-        row.handle, row.chunk_id, cosine, moved, depth=depth, columns=columns, collection=collection
+        row.handle,
+        row.chunk_id,
+        cosine,
+        moved,
+        depth=depth,
+        columns=columns,
+        collection=collection,
+        row=row.text,
     )
 
 

@@ -28,6 +28,7 @@ from ability_search.store.memory_tables import (
     vector_key,
 )
 from ability_search.store.records import (
+    Ahead,
     ChunkRecord,
     Hops,
     Replaced,
@@ -133,6 +134,7 @@ class MemoryStore:
         columns: Columns,
         *,
         first: int = 0,
+        ahead: Ahead | None = None,
         consistent: bool = True,
     ) -> Searched:
         generation = self._generation(collection.type)

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from ability_search.collection import Collection
-from ability_search.store.records import Replaced, Replacement, Search, Searched
+from ability_search.store.records import Ahead, Replaced, Replacement, Search, Searched
 from ability_search.store.values import (
     Change,
     Columns,
@@ -73,6 +73,7 @@ class Store(Protocol):
         columns: Columns,
         *,
         first: int = 0,
+        ahead: Ahead | None = None,
         consistent: bool = True,
     ) -> Searched:
         """Run all searches of a query in one round trip.
@@ -84,6 +85,7 @@ class Store(Protocol):
             columns: Columns to read of every row.
             first: Number of chunks of each search whose rows also get ``terms``, ``weights`` and
                 ``embedding``, in every search that finds them.
+            ahead: The chunks of which rows also get their texts; a store may leave them out.
             consistent: Whether a commit that is being indexed is waited for, so that an index finds
                 either what it replaces or the replacement.
 

@@ -189,6 +189,17 @@ class Search:
     """Minimum score ``within`` these."""
 
 
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """The chunks whose texts a store reads with a search, if that takes no further round trip."""
+
+    first: int
+    """Number of chunks."""
+    weights: Mapping[str, float]
+    """By the name of a search, or of a column with a score: they are the first by the sum of their
+    scores times these."""
+
+
 _METADATA: Final = "metadata."
 VALUE_LENGTH: Final = 16_384
 """Characters of the greatest value of metadata that is read with a candidate."""
@@ -209,18 +220,6 @@ def metadata_key(column: str) -> str | None:
 
 
 @dataclass(slots=True)  # a frozen one takes twice as long to make, and a query has a hundred
-class Row:
-    """A chunk found by a search."""
-
-    handle: str
-    """Passed to reads; it changes when the chunk is replaced."""
-    chunk_id: str
-    score: float
-    columns: Mapping[str, Any] = field(default_factory=dict)
-    """Requested columns by name."""
-
-
-@dataclass(slots=True)  # see Row
 class ChunkText:
     """A chunk as returned for a query."""
 
@@ -242,6 +241,20 @@ class ChunkText:
     parent: str | None = None
     embedding: Sequence[float] | None = None
     """Its vector, if requested."""
+
+
+@dataclass(slots=True)  # see ChunkText
+class Row:
+    """A chunk found by a search."""
+
+    handle: str
+    """Passed to reads; it changes when the chunk is replaced."""
+    chunk_id: str
+    score: float
+    columns: Mapping[str, Any] = field(default_factory=dict)
+    """Requested columns by name."""
+    text: ChunkText | None = None
+    """Itself, if it was read with the search."""
 
 
 WITH_EMBEDDING: Final = Columns(tuple(each.name for each in fields(ChunkText)))

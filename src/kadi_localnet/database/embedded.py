@@ -12,11 +12,12 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import copy_context
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -30,6 +31,7 @@ from kadi_localnet.database.backend import (
     Backend,
     Conflict,
     DatabaseError,
+    IndexSearch,
     Rows,
     Statement,
 )
@@ -37,6 +39,7 @@ from kadi_localnet.database.bridge import wrap_classes
 from kadi_localnet.database.conversion import Parameters, ResultWriter
 from kadi_localnet.database.disk_space import DiskSpace
 from kadi_localnet.database.index_repair import open_repaired
+from kadi_localnet.database.index_search import IndexSearcher
 from kadi_localnet.database.index_use import Use, dropped_types
 from kadi_localnet.database.statement_guard import confine, statement_guard
 from kadi_localnet.database.tickets import Stopped, Ticket, messages, translate
@@ -61,6 +64,7 @@ log = logging.getLogger(__name__)
 class _Open:
     java: Any
     writer: ResultWriter
+    searcher: IndexSearcher
 
 
 class _Engine:
@@ -94,6 +98,7 @@ class EmbeddedDatabases(Backend):
             that long ago: the engine will not answer any more.
     """
 
+    searches_indexes = True
     late_read = late_write = (
         ": the statement was stopped; a write was rolled back unless its commit had begun"
     )
@@ -155,6 +160,9 @@ class EmbeddedDatabases(Backend):
 
     async def _read(self, database: str, statement: Statement, use: Use) -> Rows:
         return await self._in_thread(lambda ticket: self._query(database, statement, ticket), use)
+
+    async def _search(self, database: str, asked: IndexSearch, use: Use) -> Mapping[str, Any]:
+        return await self._in_thread(lambda ticket: self._find(database, asked, ticket), use)
 
     async def _write(self, database: str, statements: Sequence[Statement], use: Use) -> list[Rows]:
         return await self._in_thread(
@@ -246,6 +254,11 @@ class EmbeddedDatabases(Backend):
         with self._ready(name, [statement], ticket) as database, self._translated():
             return self._run(database, database.java.query, statement, effect="")
 
+    def _find(self, name: str, asked: IndexSearch, ticket: Ticket) -> Mapping[str, Any]:
+        conditions = [each.where for each in asked.searches.values() if each.where is not None]
+        with self._ready(name, conditions, ticket) as database, self._translated():
+            return database.searcher.answer(asked, partial(self._results, database.java.query))
+
     def _command(self, name: str, statements: Sequence[Statement], ticket: Ticket) -> list[Rows]:
         if wait := self._space.check(statements):
             ticket.pause(wait)
@@ -301,11 +314,14 @@ class EmbeddedDatabases(Backend):
     def _run(
         self, database: _Open, execute: Callable[..., Any], statement: Statement, *, effect: str
     ) -> Rows:
+        results = self._results(execute, statement)
+        return database.writer.rows(results, statement, self._max_rows, effect)
+
+    def _results(self, execute: Callable[..., Any], statement: Statement) -> Any:
         given = []
         if statement.params:
             given.append(self._running_engine().parameters.to_java(statement.params))
-        results = execute(statement.language, statement.text, *given)
-        return database.writer.rows(results, statement, self._max_rows, effect)
+        return execute(statement.language, statement.text, *given)
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -361,7 +377,8 @@ class EmbeddedDatabases(Backend):
     def _keep(self, name: str, java: Any, *, warm_up: bool) -> _Open:
         confine(name, java)
         writer = ResultWriter(java, max_bytes=self._max_bytes, threads=self.concurrency)
-        opened = self._running_engine().open[name] = _Open(java, writer)
+        searcher = IndexSearcher(java, max_bytes=self._max_bytes)
+        opened = self._running_engine().open[name] = _Open(java, writer, searcher)
         if warm_up:
             warmer = threading.Thread(
                 target=warm_vector_indexes,

@@ -48,17 +48,20 @@ class IndexUse:
         self.dropped: _Types = Counter()
 
     @asynccontextmanager
-    async def of(self, database: str, texts: Iterable[str]) -> AsyncIterator[Use]:
-        """Use the types that statements search or drop, as soon as that is possible.
+    async def of(
+        self, database: str, texts: Iterable[str], *, searched: Iterable[str] = ()
+    ) -> AsyncIterator[Use]:
+        """Use the types that statements search or drop, and those ``searched``, when possible.
 
         A drop goes before searches that ask later. The engine may not notice at once that nobody
         waits for a statement any more, so after a timeout or a cancellation the types stay in use
         until :attr:`Use.running` has ended, else for ``PATIENCE``.
         """
         text = " ".join(texts)
-        searched = Counter({(database, name) for name in _SEARCHED.findall(text)})
+        names = {*_SEARCHED.findall(text), *searched}
+        used = Counter({(database, name) for name in names})
         dropped = Counter({(database, name) for name in dropped_types(text)})
-        while not self._begin(searched, dropped):  # noqa: ASYNC110 - a thread may use them, too
+        while not self._begin(used, dropped):  # noqa: ASYNC110 - a thread may use them, too
             await asyncio.sleep(_PAUSE)
         use, given_up = Use(), False
         try:
@@ -72,11 +75,11 @@ class IndexUse:
                 raise
         finally:
             if use.running is not None:
-                use.running.add_done_callback(lambda _: self._end(searched, dropped))
+                use.running.add_done_callback(lambda _: self._end(used, dropped))
             elif given_up:
-                asyncio.get_running_loop().call_later(PATIENCE, self._end, searched, dropped)
+                asyncio.get_running_loop().call_later(PATIENCE, self._end, used, dropped)
             else:
-                self._end(searched, dropped)
+                self._end(used, dropped)
 
     @contextmanager
     def searching(self, database: str, name: str) -> Iterator[None]:

@@ -38,6 +38,9 @@ class Held:
         self.allowed = asyncio.Event()
         self.failure: Exception | None = None
 
+    async def search(self, request: Mapping[str, Any]) -> None:
+        """Offer statements only."""
+
     async def read(self, script: str, params: Mapping[str, Any]) -> Any:
         self.reads += 1
         self.reached.set()
@@ -101,6 +104,9 @@ class Building:
     def __init__(self, *failures: Exception) -> None:
         self.failures = list(failures)
         self.built = False
+
+    async def search(self, request: Mapping[str, Any]) -> None:
+        """Offer statements only."""
 
     async def read(self, script: str, params: Mapping[str, Any]) -> Any:
         if "FROM Collection" in script:

@@ -52,6 +52,9 @@ class Scripted:
         self.written: list[Mapping[str, Any]] = []
         self.after_failure: Callable[[], None] = lambda: None
 
+    async def search(self, request: Mapping[str, Any]) -> None:
+        """Offer statements only."""
+
     async def read(self, script: str, params: Mapping[str, Any]) -> Any:
         return record_rows(*([self.record] if self.record else []))
 

@@ -71,6 +71,9 @@ class Fake:
             "dated": [row("c", score=0.7)] if "dated_v" in params else None,
         }
 
+    async def search(self, request: Mapping[str, Any]) -> None:
+        """Offer statements only."""
+
     async def write(self, script: str, params: Mapping[str, Any]) -> Any:
         raise AssertionError("searching writes nothing")
 

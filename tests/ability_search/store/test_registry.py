@@ -40,6 +40,9 @@ class Stored:
         self.reads = 0
         self.failure: Exception | None = None
 
+    async def search(self, request: Mapping[str, Any]) -> None:
+        """Offer statements only."""
+
     async def read(self, script: str, params: Mapping[str, Any]) -> Any:
         self.reads += 1
         if self.failure is not None:

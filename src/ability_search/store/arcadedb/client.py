@@ -7,7 +7,8 @@ import logging
 import re
 import time
 from collections.abc import Mapping
-from typing import Any
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
 from ability_search.errors import DatabaseUnavailable, StatementRefused, TooLarge
 from ability_search.ops.metrics.meter import UNMETERED, Meter
@@ -15,7 +16,7 @@ from ability_search.ports import Invoke, Providers
 from ability_search.providers.provider_errors import no_answer
 from ability_search.retry import growing, retry
 from ability_search.store.arcadedb.core import Statement
-from ability_search.store.arcadedb.provider_pin import ProviderPin
+from ability_search.store.arcadedb.provider_pin import INDEX_SEARCH, ProviderPin
 from kadi_client.errors import FrameTooLarge, KadiError, NoProvider, RemoteError, ToolError
 from kadi_client.tracing import Value, span
 
@@ -53,6 +54,16 @@ _PAUSE = 0.1
 _LOGGED = 200
 """Characters of the database's error to log: enough for the cause, without quoted texts."""
 _NOTES: Mapping[str, Value] = {"db.system.name": "arcadedb"}
+
+
+T = TypeVar("T")
+R = TypeVar("R", covariant=True)
+
+
+class Work(Protocol[R]):
+    """What is done on the database of an agent."""
+
+    async def __call__(self, *, agent: str | None, timeout: float) -> R: ...
 
 
 class BrokerScripts:
@@ -93,14 +104,19 @@ class BrokerScripts:
 
     async def read(self, script: str, params: Mapping[str, Any]) -> Any:
         """Run a script or query; retry it if the connection failed or a write conflicted."""
+        return await self._repeated(partial(self._run_on, Statement(script, params), write=False))
+
+    async def search(self, request: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """Search indexes; with retries as for :meth:`read`."""
+        return await self._repeated(
+            partial(self._search_on, {"database": self._database, **request})
+        )
+
+    async def _repeated(self, work: Work[T]) -> T:
+        """Do the work of a read; again if the connection failed or a write conflicted."""
         deadline = time.monotonic() + self._timeout
-
-        async def run() -> Any:
-            left = max(0.001, deadline - time.monotonic())
-            return await self._run(Statement(script, params), left, write=False)
-
         return await retry(
-            run,
+            lambda: self._run(work, max(0.001, deadline - time.monotonic())),
             when=_passing,
             attempts=_READ_ATTEMPTS,
             pause=growing(0.1, longest=1.0),
@@ -110,23 +126,36 @@ class BrokerScripts:
 
     async def write(self, script: str, params: Mapping[str, Any]) -> Any:
         """Run a script once; if the database is missing, create it first."""
-        return await self._run(Statement(script, params), self._timeout, write=True)
+        return await self._run(
+            partial(self._run_on, Statement(script, params), write=True), self._timeout
+        )
 
-    async def _run(self, statement: Statement, timeout: float, *, write: bool) -> Any:
-        """Run a statement; wait for a database that has answered before and is restarting."""
+    async def _run(self, work: Work[T], timeout: float) -> T:
+        """Do some work; wait for a database that has answered before and is restarting."""
         started = time.monotonic()
         patience = min(timeout, self._patience) if self._answered else 0.0
         while True:
             left = max(0.001, started + timeout - time.monotonic())
             try:
                 agent = None if self._pin is None else await self._pin.agent()
-                return await self._run_on(statement, agent, write, left)
+                return await work(agent=agent, timeout=left)
             except DatabaseUnavailable as exc:
                 # Without a provider, nothing was executed.
                 waited = time.monotonic() - started
                 if not isinstance(exc.__cause__, NoProvider) or waited + _PAUSE >= patience:
                     raise
                 await asyncio.sleep(_PAUSE)
+
+    async def _search_on(
+        self, request: Mapping[str, Any], *, agent: str | None, timeout: float
+    ) -> Mapping[str, Any] | None:
+        """Search on the database of one agent; ``None`` if it does not offer that."""
+        if self._pin is None or not self._pin.searches(agent):
+            return None
+        with span("database search", attributes=_NOTES):
+            answer = await self._call(INDEX_SEARCH, request, timeout, agent)
+        found: Mapping[str, Any] = answer["result"]
+        return found
 
     async def _run_on(
         self, statement: Statement, agent: str | None, write: bool, timeout: float | None = None

@@ -27,6 +27,13 @@ class Scripts(Protocol):
             DatabaseUnavailable: if the database did not answer in time or refused the script.
         """
 
+    async def search(self, request: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """Search indexes without SQL; ``None`` if the database does not offer that.
+
+        Raises:
+            DatabaseUnavailable: as for :meth:`read`.
+        """
+
     async def write(self, script: str, params: Mapping[str, Any]) -> Any:
         """Run a script that is one transaction, or a single schema command, without retries.
 
@@ -83,7 +90,7 @@ def kind_type(chunk_type: str) -> str:
 # replacement. So such a transaction leaves a note that is deleted after it, and a search that sees
 # a note is repeated. An old note is one that a crash has left behind.
 
-_PATIENCE = 30_000
+PATIENCE = 30_000
 """Milliseconds after which a note is old."""
 
 COMMIT = f"""
@@ -91,14 +98,14 @@ COMMIT = f"""
         COMMIT;
         BEGIN;
         DELETE FROM Unindexed
-            WHERE token = :commit OR at < `date.currentTimestamp`() - {_PATIENCE};
+            WHERE token = :commit OR at < `date.currentTimestamp`() - {PATIENCE};
         COMMIT RETRY 10;
 """
 """Ends a transaction on chunks of ``:type``, with what :func:`commit_params` binds."""
 
 NOTES = (
     "SELECT at FROM Unindexed"
-    f" WHERE type = :type AND at >= `date.currentTimestamp`() - {_PATIENCE} LIMIT 1"
+    f" WHERE type = :type AND at >= `date.currentTimestamp`() - {PATIENCE} LIMIT 1"
 )
 """A row if what is searched next of ``:type`` may be incomplete."""
 

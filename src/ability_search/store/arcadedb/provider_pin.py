@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from itertools import cycle, repeat
 from typing import Any
 
@@ -23,6 +23,7 @@ from kadi_client.errors import KadiError, NoProvider
 log = logging.getLogger(__name__)
 
 _TOOL = "arcade-query"
+INDEX_SEARCH = "arcade-index-search"
 _SELECT = Statement("SELECT id FROM DatabaseId")
 _OURS = Statement("SELECT name FROM schema:types WHERE name = 'Collection'")
 _TYPE = Statement(
@@ -63,6 +64,7 @@ class ProviderPin:
         self._providers = providers
         self._run = run
         self._chosen = False
+        self._searching: Collection[str] = ()
         self._agents: Iterator[str | None] = repeat(None)
         self._database: str | None = None
         self._choosing = asyncio.Lock()
@@ -80,6 +82,10 @@ class ProviderPin:
                 if not self._chosen:
                     await self._choose()
         return next(self._agents)
+
+    def searches(self, agent: str | None) -> bool:
+        """Return whether a chosen agent searches indexes without SQL."""
+        return agent in self._searching
 
     def lost(self) -> None:
         """Choose again before the next statement, as the agent is gone."""
@@ -126,6 +132,7 @@ class ProviderPin:
                 f"several databases are offered on the networks of this worker: {offers(ids)}",
                 hint=SEPARATE,
             )
+        self._searching = await self._providers(INDEX_SEARCH)
         self._agents, self._database, self._chosen = cycle(fitting), known, True
 
     async def _id(self, agent: str) -> str | None:

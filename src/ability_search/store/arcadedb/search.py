@@ -202,7 +202,7 @@ class SearchStatement:
         They are by type and filter: a condition is evaluated once, for any number of searches.
         """
         indexed = [
-            each for each in self._searches if each.within is None and not self._is_scan(each)
+            each for each in self._searches if each.within is None and not self.is_scan(each)
         ]
         wanted = dict.fromkeys(
             (self._type(each), each.filter) for each in indexed if each.filter is not None
@@ -217,7 +217,7 @@ class SearchStatement:
     def _type(self, search: Search) -> str:
         return kind_type(self._collection.type) if search.kinds else self._collection.type
 
-    def _is_scan(self, search: Search) -> bool:
+    def is_scan(self, search: Search) -> bool:
         """Return whether all embeddings are compared instead of searched through the graph."""
         if isinstance(search.by, SparseVector):
             return False
@@ -230,7 +230,7 @@ class SearchStatement:
             return
         if search.within is not None:
             self._compare_within(search, search.within)
-        elif self._is_scan(search):
+        elif self.is_scan(search):
             found = self._best(search, self._condition(search))
             self._queries[search.name] = self._shown(search, found)
         else:
@@ -255,7 +255,7 @@ class SearchStatement:
         one: which of equal chunks they find, the last digits of scores, and what a wider beam meets
         depend on the limit. So each head of a list is what a query of its own finds.
         """
-        indexed = search.within is None and not self._is_scan(search)
+        indexed = search.within is None and not self.is_scan(search)
         limits = [*search.heads, search.limit] if indexed else [search.limit]
         names = [search.name, *(f"{search.name}_{place}" for place in range(1, len(limits)))]
         return dict(zip(names, limits, strict=True))

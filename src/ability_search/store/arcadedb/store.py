@@ -18,10 +18,12 @@ from ability_search.ops.metrics.meter import UNMETERED, Meter
 from ability_search.store.arcadedb import database_schema, rows, write
 from ability_search.store.arcadedb.core import Scripts, Statement, kind_type
 from ability_search.store.arcadedb.database import generation_gone
+from ability_search.store.arcadedb.index_search import IndexRequest, by_index, plain
 from ability_search.store.arcadedb.record_rows import collection_in
 from ability_search.store.arcadedb.record_sql import RecordSql
 from ability_search.store.arcadedb.search import SearchStatement, complete
 from ability_search.store.records import (
+    Ahead,
     ChunkRecord,
     Replaced,
     Replacement,
@@ -105,18 +107,36 @@ class ArcadeStore(RecordSql):
         columns: Columns,
         *,
         first: int = 0,
+        ahead: Ahead | None = None,
         consistent: bool = True,
     ) -> Searched:
         asked = SearchStatement(
             collection, searches, columns, first=first, beam=self._beam, scan_below=self._scan_below
         )
-        by_index = consistent and any(each.within is None for each in searches)
+        own = [by_index(each, collection, scanned=asked.is_scan(each)) for each in searches]
+        if plain(columns) and not first and all(own):
+            request = IndexRequest(collection, searches, columns, ahead, beam=self._beam)
+            if found := await self._by_index(collection, request, consistent=consistent):
+                return found
+        again = consistent and any(each.within is None for each in searches)
         for pause in (*_PAUSES, None):
             answer = await self.fetch(asked.statement, collection.type)
-            if pause is None or not by_index or complete(answer):
+            if pause is None or not again or complete(answer):
                 break
             await asyncio.sleep(pause)
         return asked.searched(answer)
+
+    async def _by_index(
+        self, collection: Collection, request: IndexRequest, *, consistent: bool
+    ) -> Searched | None:
+        """Search without SQL; ``None`` if the database does not offer that."""
+        for pause in (*_PAUSES, None):
+            with generation_gone(collection.type):
+                answer = await self._scripts.search(request.input)
+            if answer is None or pause is None or not consistent or request.complete(answer):
+                return None if answer is None else request.searched(answer)
+            await asyncio.sleep(pause)
+        raise AssertionError("the last pause is None")
 
     async def settle(self, collection: Collection) -> Collection:
         for flag, chunk_type, chunks in (

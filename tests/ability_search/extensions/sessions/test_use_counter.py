@@ -34,6 +34,9 @@ class Fake:
         self.written.append(params)
         return {"refused": None, "at": 1, "record": []}
 
+    async def search(self, request: Mapping[str, Any]) -> None:
+        """Offer statements only."""
+
     async def read(self, script: str, params: Mapping[str, Any]) -> Any:
         raise AssertionError("counting reads nothing")
 

@@ -1,0 +1,194 @@
+"""Searches over the tool of a database ability that searches its indexes without SQL.
+
+Its answers are those of :mod:`.search`, for a fraction of the work: it takes what the indexes find
+and reads only the wanted columns.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ability_search.collection import Collection
+from ability_search.documents import SparseVector
+from ability_search.filters.tree import Filter
+from ability_search.store.arcadedb.core import PATIENCE, Parameters, kind_type
+from ability_search.store.arcadedb.filter_sql import to_sql
+from ability_search.store.arcadedb.record_rows import collection_in
+from ability_search.store.arcadedb.rows import CHUNK_COLUMNS, defaults
+from ability_search.store.records import (
+    HIT,
+    Ahead,
+    ChunkRecord,
+    ChunkText,
+    Row,
+    Search,
+    Searched,
+    metadata_key,
+)
+from ability_search.store.values import Columns
+
+By = Sequence[float] | SparseVector
+
+_TERMS, _VECTORS = ["terms", "weights"], ["embedding"]
+_RECORD = ["kind", "scope", "key", "fields", "data", "revision", "until", "createdAt", "updatedAt"]
+_HIT = {CHUNK_COLUMNS[name]: name for name in HIT.fields if name != "handle"}
+
+
+class IndexRequest:
+    """The searches of a query as the input of the tool, and the values of its answer.
+
+    Args:
+        collection: The collection; its generation is searched.
+        searches: Of indexes only, see :func:`by_index`.
+        columns: Columns of every row, without metadata.
+        ahead: The chunks whose text is wanted.
+        beam: Minimum beam width of searches of a graph.
+    """
+
+    def __init__(
+        self,
+        collection: Collection,
+        searches: Sequence[Search],
+        columns: Columns,
+        ahead: Ahead | None,
+        *,
+        beam: int,
+    ) -> None:
+        self._collection = collection
+        self._all = searches
+        self._searches = [each for each in searches if collection.kind_chunks or not each.kinds]
+        self._columns = columns
+        self._compared: dict[str, By] = {**columns.cosines, **columns.products}
+        self._by = {each.name: self._name(each) for each in self._searches}
+        self._params = Parameters()
+        conditions = {each.filter: self._condition(each.filter) for each in self._searches}
+        record = {"type": "Collection", "where": {"key": collection.name}}
+        same = {"unless": {"revision": collection.revision}}
+        note = {"type": "Unindexed", "where": {"type": collection.type}, "columns": ["at"]}
+        self.input: dict[str, Any] = {
+            "compared": {name: _compared(by) for name, by in self._compared.items()},
+            "searches": {
+                each.name: {
+                    "type": kind_type(collection.type) if each.kinds else collection.type,
+                    "by": self._by[each.name],
+                    "limits": [*each.heads, each.limit],
+                    "beam": beam,
+                    "where": conditions[each.filter],
+                }
+                for each in self._searches
+            },
+            "params": self._params,
+            "columns": [
+                CHUNK_COLUMNS[name] for name in dict.fromkeys(["chunk_id", *columns.fields])
+            ],
+            "before": [{**record, **same, "columns": _RECORD}, note],
+            "after": [{**record, **same, "columns": ["revision"]}],
+        }
+        if ahead is not None:
+            self.input |= {"ahead": [*_HIT], "first": ahead.first}
+            self.input["weights"] = {
+                self._by.get(name, name): weight for name, weight in ahead.weights.items()
+            }
+
+    def _name(self, search: Search) -> str:
+        """Return the name of what a search compares with: that of a column if there is one."""
+        for name, by in self._compared.items():
+            if by is search.by:
+                return name
+        self._compared[search.name] = search.by
+        return search.name
+
+    def _condition(self, filter: Filter | None) -> str | None:
+        if filter is None:
+            return None
+        condition, bound = to_sql(filter, prefix=f"f{len(self._params)}_")
+        self._params |= bound
+        return condition
+
+    def complete(self, answer: Mapping[str, Any]) -> bool:
+        """Return whether no commit was in progress, of which the searches may have seen half."""
+        noted = answer["before"][1] or {}
+        oldest = answer["now"] - PATIENCE
+        if any(at >= oldest for at in noted.get("at", ())):
+            return False
+        before, after = (
+            (each or {}).get("revision") for each in (answer["before"][0], answer["after"][0])
+        )
+        return before == after
+
+    def searched(self, answer: Mapping[str, Any]) -> Searched:
+        """Return the values of an answer."""
+        rids, chunk_ids = answer["rids"], answer["columns"]["chunkId"]
+        scores = {
+            name: np.frombuffer(base64.b64decode(block), "<f4").tolist()
+            for name, block in answer["scores"].items()
+        }
+        columns = {name: answer["columns"][CHUNK_COLUMNS[name]] for name in self._columns.fields}
+        for name in (*self._columns.cosines, *self._columns.products):
+            columns[name] = [None if score != score else score for score in scores[name]]
+        values = [
+            dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)
+        ] or [{}] * len(rids)
+        texts = _texts(answer, rids)
+        found: dict[str, list[Row]] = {}
+        for search in self._all:
+            ranked: dict[int, None] = {}
+            by = scores[self._by[search.name]] if search.name in self._by else []
+            for places in answer["lists"].get(search.name, ()):
+                places.sort(key=lambda place, by=by: (-by[place], chunk_ids[place]))
+                ranked |= dict.fromkeys(places)
+            found[search.name] = [
+                Row(rids[place], chunk_ids[place], by[place], values[place], texts.get(place))
+                for place in ranked
+            ]
+        return Searched(self._current(answer), found)
+
+    def _current(self, answer: Mapping[str, Any]) -> Collection | None:
+        """Return the record of the collection, which is not in the answer if it is unchanged."""
+        read = answer["before"][0]
+        if read is None:
+            return self._collection
+        return collection_in(
+            [dict(zip(read, row, strict=True)) for row in zip(*read.values(), strict=True)]
+        )
+
+
+def by_index(search: Search, collection: Collection, *, scanned: bool) -> bool:
+    """Return whether an index finds what a search looks for.
+
+    It does not if the chunks are given, or all are compared (``scanned``), nor the duplicates that
+    a filter lets in.
+    """
+    copies = search.filter is not None and collection.duplicates > 0 and not search.kinds
+    return search.within is None and not scanned and not copies
+
+
+def plain(columns: Columns) -> bool:
+    """Return whether columns are those of the chunks, or scores."""
+    return all(metadata_key(name) is None for name in columns.fields)
+
+
+def _compared(by: By) -> dict[str, Any]:
+    if isinstance(by, SparseVector):
+        return {"properties": _TERMS, "ids": by.ids, "weights": by.weights}
+    block = np.asarray(by, "<f4").tobytes()
+    return {"properties": _VECTORS, "vector": base64.b64encode(block).decode()}
+
+
+def _texts(answer: Mapping[str, Any], rids: Sequence[str]) -> dict[int, ChunkText]:
+    """Return the chunks that were read ahead, by their places."""
+    places, columns = answer["ahead"]["places"], answer["ahead"]["columns"]
+    empty = defaults(ChunkRecord)
+    rows = zip(*columns.values(), strict=True)
+    texts = {}
+    for place, row in zip(places, rows, strict=True):
+        values: dict[str, Any] = {
+            _HIT[column]: empty.get(_HIT[column]) if value is None else value
+            for column, value in zip(columns, row, strict=True)
+        }
+        texts[place] = ChunkText(rids[place], **values)
+    return texts

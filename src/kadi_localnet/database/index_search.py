@@ -1,0 +1,385 @@
+"""Searches of the vector and sparse indexes of types, without SQL.
+
+The SQL functions that search an index copy every property of each record that they find, twice. An
+index itself returns record ids and scores, which costs a fraction. So here the lists come from the
+indexes, and of the records in any list only the wanted columns are read, each once.
+"""
+
+from __future__ import annotations
+
+import time
+from base64 import b64encode
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, lru_cache
+from typing import Any, NamedTuple
+
+import jpype
+import numpy as np
+import numpy.typing as npt
+
+from kadi_client.messages import Raw, decode
+from kadi_localnet.database.backend import (
+    Compared,
+    DatabaseError,
+    IndexSearch,
+    Lookup,
+    OneIndex,
+    Statement,
+    too_many_bytes,
+)
+
+Floats = npt.NDArray[np.float32]
+
+_SPARSE = "com.arcadedb.index.sparsevector.LSMSparseVectorIndex"
+_DENSE = "com.arcadedb.index.vector.LSMVectorIndex"
+_DOCUMENT = "com.arcadedb.database.Document"
+_ANYTHING = "java.lang.Object"
+_KEPT = 256
+"""Properties whose function is kept."""
+
+
+class Ranked(NamedTuple):
+    """Records that an index found, best first."""
+
+    records: Any
+    """Java list of their ids."""
+    rids: Sequence[str]
+    scores: Sequence[float]
+
+
+class IndexSearcher:
+    """Searches the indexes of one database.
+
+    Args:
+        database: The database.
+        max_bytes: Maximum size of the columns of an answer as JSON.
+    """
+
+    def __init__(self, database: Any, *, max_bytes: int) -> None:
+        self._database = database
+        self._max_bytes = max_bytes
+        self._java = _java()
+
+    def answer(self, asked: IndexSearch, select: Callable[[Statement], Any]) -> dict[str, Any]:
+        """Run the searches, and score what any of them finds by every vector and all terms.
+
+        Args:
+            asked: The searches.
+            select: Returns the Java result set of a statement.
+
+        Returns:
+            ``before`` and ``after``, the columns of each lookup; ``now``, in epoch milliseconds;
+            ``rids``, the records in any list; ``columns``, their columns by name; ``lists``, by
+            search and limit the places of its records among these, best first; ``scores`` of all by
+            the name of what they were compared with, a base64 block of float32 with NaN where there
+            is none; and ``ahead``, the ``places`` and further ``columns`` of the first ones.
+
+        Raises:
+            DatabaseError: if there is no such index, or the answer is too large.
+        """
+        before = [self._looked_up(each) for each in asked.before]
+        found = self._found(asked, select)
+        union = self._java.set()
+        for own in found.values():
+            for each in own:
+                union.addAll(each.records)
+        rids, records = self._java.texts(union), self._java.documents(union)
+        places = {rid: place for place, rid in enumerate(rids)}
+        scores = {}
+        for name in asked.compared:
+            known = self._scores(asked, name, found, union)
+            scores[name] = np.array([known.get(rid, np.nan) for rid in rids], np.float32)
+        columns = self._columns(records, asked.columns)
+        first = _first(asked, scores, columns)
+        wider = self._java.list([records.get(place) for place in first])
+        return {
+            "now": time.time_ns() // 1_000_000,
+            "before": before,
+            "rids": rids,
+            "columns": columns,
+            "lists": {
+                name: [[places[rid] for rid in each.rids] for each in own]
+                for name, own in found.items()
+            },
+            "scores": {by: b64encode(each.tobytes()).decode() for by, each in scores.items()},
+            "ahead": {"places": first, "columns": self._columns(wider, asked.ahead)},
+            "after": [self._looked_up(each) for each in asked.after],
+        }
+
+    def _scores(
+        self, asked: IndexSearch, name: str, found: Mapping[str, Sequence[Ranked]], union: Any
+    ) -> dict[str, float]:
+        """Return the scores of all records by a vector or terms; of the first list that has it."""
+        by, rest = asked.compared[name], self._java.set(union)
+        scores: dict[str, float] = {}
+        for search, own in found.items():
+            if asked.searches[search].by == name:
+                for each in reversed(own):
+                    scores |= zip(each.rids, each.scores, strict=True)
+                    rest.removeAll(each.records)
+        if rest.isEmpty():
+            return scores
+        if by.vector is None:
+            products = self._java.products(self._java.documents(rest), by)
+            return scores | dict(zip(self._java.texts(rest), products, strict=True))
+        vector, count = self._java.floats(by.vector), rest.size()
+        for each in {search.type: None for search in asked.searches.values()}:
+            for index in self._indexes(each, by.properties):
+                nearest = index.findNeighborsFromVector(vector, count, count, rest)
+                compared = self._java.neighbours(nearest)
+                scores |= zip(compared.rids, compared.scores, strict=True)
+        return scores
+
+    def _found(
+        self, asked: IndexSearch, select: Callable[[Statement], Any]
+    ) -> dict[str, list[Ranked]]:
+        """Return the lists of each search, one for each limit."""
+        allowed: dict[str, Any] = {}
+        found = {}
+        for name, search in asked.searches.items():
+            among = None
+            if search.where is not None:
+                text = search.where.text
+                if text not in allowed:
+                    allowed[text] = self._allowed(select(search.where))
+                among = allowed[text]
+            by = asked.compared[search.by]
+            found[name] = [self._ranked(search, by, limit, among) for limit in search.limits]
+        return found
+
+    def _looked_up(self, lookup: Lookup) -> dict[str, Raw] | None:
+        """Return columns of the records of a type with some values, found by an index if possible.
+
+        ``None`` if there is one, and nothing of it has changed.
+        """
+        database, names = self._database, list(lookup.where)
+        if database.getSchema().existsIndex(f"{lookup.type}[{','.join(names)}]"):
+            values = self._java.objects(list(lookup.where.values()))
+            cursor = database.lookupByKey(lookup.type, self._java.strings(names), values)
+            found = [each.asDocument() for each in cursor]
+        else:
+            found = [each.asDocument() for each in database.iterateType(lookup.type, True)]
+            found = [each for each in found if _has(each, lookup.where)]
+        if lookup.unless and len(found) == 1 and _has(found[0], lookup.unless):
+            return None
+        return self._columns(self._java.list(found), lookup.columns)
+
+    def _allowed(self, results: Any) -> Any:
+        """Return the record ids of a result set as a Java set, and close it."""
+        try:
+            return results.stream().map(self._java.identity).collect(self._java.to_set)
+        finally:
+            results.close()
+
+    def _columns(self, documents: Any, names: Sequence[str]) -> dict[str, Raw]:
+        """Return columns of documents as JSON arrays; an absent value is null.
+
+        Raises:
+            DatabaseError: if they are too large.
+        """
+        columns = {name: self._java.column(documents, name) for name in names}
+        if sum(map(len, columns.values())) > self._max_bytes:
+            raise too_many_bytes(self._max_bytes, "")
+        return {name: Raw(column) for name, column in columns.items()}
+
+    def _ranked(self, search: OneIndex, by: Compared, limit: int, allowed: Any) -> Ranked:
+        if allowed is not None and allowed.isEmpty():  # to the engine, an empty set allows all
+            return Ranked(self._java.list(), (), ())
+        indexes = self._indexes(search.type, by.properties)
+        if by.vector is not None:
+            beam = max(search.beam, limit)
+            vector = self._java.floats(by.vector)
+            pairs = [
+                index.findNeighborsFromVector(vector, limit, beam, allowed) for index in indexes
+            ]
+            return self._best([self._java.neighbours(each) for each in pairs], limit)
+        ids, weights = self._java.integers(by.ids), self._java.floats(by.weights)
+        lists = []
+        for index in indexes:
+            found = index.topK(ids, weights, limit, allowed)
+            if allowed is not None and found.size() < limit:
+                # It takes some multiple of the limit from the whole index and drops what is not
+                # allowed. In groups, here of one record each, it searches among the allowed; that
+                # costs more, and is not needed if the list is full.
+                each_own = self._java.same
+                found = index.topKGrouped(ids, weights, limit, 1, allowed, each_own)
+            lists.append(self._java.scored(found))
+        return self._best(lists, limit)
+
+    def _best(self, lists: Sequence[Ranked], limit: int) -> Ranked:
+        """Return the best of the lists of all buckets of a type."""
+        if len(lists) == 1:
+            return lists[0]
+        every = [
+            (score, rid)
+            for each in lists
+            for score, rid in zip(each.scores, each.records, strict=True)
+        ]
+        every.sort(key=lambda each: -each[0])
+        kept = self._java.list([rid for _, rid in every[:limit]])
+        return Ranked(kept, self._java.texts(kept), [score for score, _ in every[:limit]])
+
+    def _indexes(self, type_name: str, properties: Sequence[str]) -> list[Any]:
+        """Return the indexes of the buckets of a type.
+
+        Raises:
+            DatabaseError: if there is none.
+        """
+        schema = self._database.getSchema()
+        schema.getType(type_name)  # says that there is none, in the words of a statement
+        name = f"{type_name}[{','.join(properties)}]"
+        kinds = (self._java.dense, self._java.sparse)
+        own = schema.getIndexByName(name).getIndexesOnBuckets() if schema.existsIndex(name) else ()
+        if not own or not all(isinstance(each, kinds) for each in own):
+            raise DatabaseError(f"the type {type_name} has no vector or sparse index on {name}")
+        return list(own)
+
+
+def _has(document: Any, values: Mapping[str, Any]) -> bool:
+    return all(document.get(name) == value for name, value in values.items())
+
+
+def _first(
+    asked: IndexSearch, scores: Mapping[str, Floats], columns: Mapping[str, Raw]
+) -> list[int]:
+    """Return the places of the first records by the weighted sum of their scores.
+
+    Equal ones are in the order of the first column.
+    """
+    if not asked.first or not scores:
+        return []
+    parts = [asked.weights.get(by, 0.0) * np.nan_to_num(each) for by, each in scores.items()]
+    totals = np.sum(parts, axis=0).tolist()
+    keys = decode(next(iter(columns.values()))) if columns else range(len(totals))
+    return sorted(range(len(totals)), key=lambda at: (-totals[at], str(keys[at])))[: asked.first]
+
+
+class _Java:
+    """Java functions composed of method handles, which run without a call to Python for each."""
+
+    def __init__(self) -> None:
+        self.set = jpype.JClass("java.util.LinkedHashSet")
+        self.list = jpype.JClass("java.util.ArrayList")
+        self.floats = jpype.JArray(jpype.JFloat)
+        self.integers = jpype.JArray(jpype.JInt)
+        self.strings = jpype.JArray(jpype.JString)
+        self.objects = jpype.JArray(jpype.JObject)
+        self.dense, self.sparse = jpype.JClass(_DENSE), jpype.JClass(_SPARSE)
+        self.same = jpype.JClass("java.util.function.Function").identity()
+        collectors = jpype.JClass("java.util.stream.Collectors")
+        self.to_set = collectors.toSet()
+        self._to_list, self._joining = collectors.toList(), collectors.joining(",")
+        self._handles = jpype.JClass("java.lang.invoke.MethodHandles")
+        self._type = jpype.JClass("java.lang.invoke.MethodType").methodType
+        self._proxies = jpype.JClass("java.lang.invoke.MethodHandleProxies")
+        rid, pair = "com.arcadedb.database.RID", "com.arcadedb.utility.Pair"
+        ranked = "com.arcadedb.index.sparsevector.RidScore"
+        result = "com.arcadedb.query.sql.executor.Result"
+        optional = "java.util.Optional"
+        real = jpype.JFloat.class_
+        self._sparse = jpype.JClass("com.arcadedb.function.sql.vector.SparseVector")
+        self._dot = self._virtual(
+            str(self._sparse.class_.getName()), "dotProduct", real, self._sparse.class_
+        )
+        self._sparse_of = lru_cache(_KEPT)(self._sparse_vector)
+        self._value_of = lru_cache(_KEPT)(self._property)
+        self._array = jpype.JClass("com.arcadedb.serializer.json.JSONArray")
+        self._utf8 = jpype.JClass("java.nio.charset.StandardCharsets").UTF_8
+        self._document_of = self._function((rid, "asDocument", _DOCUMENT))
+        self._text_of = self._function((rid, "toString", "java.lang.String"))
+        self._first_of = self._function((pair, "getFirst", _ANYTHING))
+        self._second_of = self._function(
+            (pair, "getSecond", _ANYTHING),
+            ("java.lang.Number", "floatValue", real),
+            number=True,
+        )
+        self._rid_of = self._function((ranked, "rid", rid))
+        self._score_of = self._function((ranked, "score", real), number=True)
+        self.identity = self._function(
+            (result, "getIdentity", optional), (optional, "get", _ANYTHING)
+        )
+
+    def texts(self, rids: Any) -> list[str]:
+        """Return record ids as texts."""
+        joined = str(rids.stream().map(self._text_of).collect(self._joining))
+        return joined.split(",") if joined else []
+
+    def neighbours(self, pairs: Any) -> Ranked:
+        """Return pairs of record id and distance with cosines."""
+        distances = np.array(pairs.stream().mapToDouble(self._second_of).toArray(), np.float32)
+        records = pairs.stream().map(self._first_of).collect(self._to_list)
+        return Ranked(records, self.texts(records), (np.float32(1) - distances).tolist())
+
+    def scored(self, ranked: Any) -> Ranked:
+        """Return the answer of a sparse index."""
+        scores = np.array(ranked.stream().mapToDouble(self._score_of).toArray())
+        records = ranked.stream().map(self._rid_of).collect(self._to_list)
+        return Ranked(records, self.texts(records), scores.tolist())
+
+    def products(self, documents: Any, by: Compared) -> list[float]:
+        """Return the dot products of the terms of documents with some, as the SQL function does."""
+        terms = self._sparse(self.integers(by.ids), self.floats(by.weights))
+        with_them = self._handles.insertArguments(self._dot, 1, self.objects([terms]))
+        product = self._function(self._sparse_of(tuple(by.properties)), with_them, number=True)
+        products: list[float] = np.array(documents.stream().mapToDouble(product).toArray()).tolist()
+        return products
+
+    def _sparse_vector(self, properties: Sequence[str]) -> Any:
+        """Return the handle from a document to its sparse vector."""
+        document = jpype.JClass(_DOCUMENT).class_
+        arrays = self.integers.class_, self.floats.class_
+        parts = [
+            self._get(name).asType(self._type(array, document))
+            for name, array in zip(properties, arrays, strict=True)
+        ]
+        nothing = jpype.JClass("java.lang.Void").TYPE
+        constructor = self._type(nothing, self.list(list(arrays)))
+        made = self._handles.publicLookup().findConstructor(self._sparse, constructor)
+        return self._handles.permuteArguments(
+            self._handles.filterArguments(made, 0, parts),
+            self._type(self._sparse.class_, document),
+            self.integers([0, 0]),
+        )
+
+    def documents(self, rids: Any) -> Any:
+        """Return a list of the documents with these record ids."""
+        return rids.stream().map(self._document_of).collect(self._to_list)
+
+    def column(self, documents: Any, name: str) -> bytes:
+        """Return the values of a property of documents as a JSON array."""
+        values = documents.stream().map(self._value_of(name)).collect(self._to_list)
+        return bytes(self._array(values).toString().getBytes(self._utf8))
+
+    def _property(self, name: str) -> Any:
+        """Return the function from a document to the value of a property."""
+        return self._function(self._get(name))
+
+    def _get(self, name: str) -> Any:
+        text = jpype.JClass("java.lang.String").class_
+        own = self._virtual(_DOCUMENT, "get", _ANYTHING, text)
+        return self._handles.insertArguments(own, 1, self.objects([name]))
+
+    def _virtual(self, owner: str, method: str, returned: Any, *parameters: Any) -> Any:
+        result = jpype.JClass(returned).class_ if isinstance(returned, str) else returned
+        found = self._type(result, self.list(list(parameters)))
+        return self._handles.publicLookup().findVirtual(jpype.JClass(owner), method, found)
+
+    def _function(self, *steps: Any, number: bool = False) -> Any:
+        """Return the composition of handles, or of methods without parameters, as a function.
+
+        That is a Java ``Function``, or a ``ToDoubleFunction`` if it returns a ``number``.
+        """
+        handles = [self._virtual(*each) if isinstance(each, tuple) else each for each in steps]
+        composed = handles[0]
+        for each in handles[1:]:
+            taken = composed.type().changeReturnType(each.type().parameterType(0))
+            composed = self._handles.filterReturnValue(composed.asType(taken), each)
+        kind = "java.util.function.ToDoubleFunction" if number else "java.util.function.Function"
+        anything = jpype.JClass(_ANYTHING).class_
+        returned = jpype.JDouble.class_ if number else anything
+        return self._proxies.asInterfaceInstance(
+            jpype.JClass(kind).class_, composed.asType(self._type(returned, anything))
+        )
+
+
+_java = cache(_Java)
