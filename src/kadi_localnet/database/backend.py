@@ -130,7 +130,7 @@ class IndexSearch:
     """Columns of all records."""
     ahead: Sequence[str] = ()
     """Columns of the ``first`` records by the sum of their weighted scores; equal ones are in the
-    order of the first column."""
+    order of their columns."""
     first: int = 0
     weights: Mapping[str, float] = field(default_factory=dict)
     before: Sequence[Lookup] = ()

@@ -68,11 +68,11 @@ class IndexSearcher:
             select: Returns the Java result set of a statement.
 
         Returns:
-            ``before`` and ``after``, the columns of each lookup; ``now``, in epoch milliseconds;
-            ``rids``, the records in any list; ``columns``, their columns by name; ``lists``, by
-            search and limit the places of its records among these, best first; ``scores`` of all by
-            the name of what they were compared with, a base64 block of float32 with NaN where there
-            is none; and ``ahead``, the ``places`` and further ``columns`` of the first ones.
+            ``before`` and ``after``, the rows of each lookup; ``now``, in epoch milliseconds;
+            ``rids``, the records in any list; ``rows``, their columns; ``lists``, by search and
+            limit the places of its records among these, best first; ``scores`` of all by the name
+            of what they were compared with, a base64 block of float32 with NaN where there is none;
+            and ``ahead``, the ``places`` of the first ones and ``rows`` of further columns.
 
         Raises:
             DatabaseError: if there is no such index, or the answer is too large.
@@ -89,20 +89,20 @@ class IndexSearcher:
         for name in asked.compared:
             known = self._scores(asked, name, found, union)
             scores[name] = np.array([known.get(rid, np.nan) for rid in rids], np.float32)
-        columns = self._columns(records, asked.columns)
-        first = _first(asked, scores, columns)
+        rows = self._rows(records, asked.columns)
+        first = _first(asked, scores, rows)
         wider = self._java.list([records.get(place) for place in first])
         return {
             "now": time.time_ns() // 1_000_000,
             "before": before,
             "rids": rids,
-            "columns": columns,
+            "rows": rows,
             "lists": {
                 name: [[places[rid] for rid in each.rids] for each in own]
                 for name, own in found.items()
             },
             "scores": {by: b64encode(each.tobytes()).decode() for by, each in scores.items()},
-            "ahead": {"places": first, "columns": self._columns(wider, asked.ahead)},
+            "ahead": {"places": first, "rows": self._rows(wider, asked.ahead)},
             "after": [self._looked_up(each) for each in asked.after],
         }
 
@@ -147,7 +147,7 @@ class IndexSearcher:
             found[name] = [self._ranked(search, by, limit, among) for limit in search.limits]
         return found
 
-    def _looked_up(self, lookup: Lookup) -> dict[str, Raw] | None:
+    def _looked_up(self, lookup: Lookup) -> Raw | None:
         """Return columns of the records of a type with some values, found by an index if possible.
 
         ``None`` if there is one, and nothing of it has changed.
@@ -162,7 +162,7 @@ class IndexSearcher:
             found = [each for each in found if _has(each, lookup.where)]
         if lookup.unless and len(found) == 1 and _has(found[0], lookup.unless):
             return None
-        return self._columns(self._java.list(found), lookup.columns)
+        return self._rows(self._java.list(found), lookup.columns)
 
     def _allowed(self, results: Any) -> Any:
         """Return the record ids of a result set as a Java set, and close it."""
@@ -171,16 +171,18 @@ class IndexSearcher:
         finally:
             results.close()
 
-    def _columns(self, documents: Any, names: Sequence[str]) -> dict[str, Raw]:
-        """Return columns of documents as JSON arrays; an absent value is null.
+    def _rows(self, documents: Any, columns: Sequence[str]) -> Raw:
+        """Return a JSON array with an array of the columns of each document; absent ones are null.
 
         Raises:
-            DatabaseError: if they are too large.
+            DatabaseError: if it is too large.
         """
-        columns = {name: self._java.column(documents, name) for name in names}
-        if sum(map(len, columns.values())) > self._max_bytes:
+        if not columns:
+            return Raw(b"[]")
+        rows = self._java.json(documents, columns)
+        if len(rows) > self._max_bytes:
             raise too_many_bytes(self._max_bytes, "")
-        return {name: Raw(column) for name, column in columns.items()}
+        return Raw(rows)
 
     def _ranked(self, search: OneIndex, by: Compared, limit: int, allowed: Any) -> Ranked:
         if allowed is not None and allowed.isEmpty():  # to the engine, an empty set allows all
@@ -239,18 +241,16 @@ def _has(document: Any, values: Mapping[str, Any]) -> bool:
     return all(document.get(name) == value for name, value in values.items())
 
 
-def _first(
-    asked: IndexSearch, scores: Mapping[str, Floats], columns: Mapping[str, Raw]
-) -> list[int]:
+def _first(asked: IndexSearch, scores: Mapping[str, Floats], rows: Raw) -> list[int]:
     """Return the places of the first records by the weighted sum of their scores.
 
-    Equal ones are in the order of the first column.
+    Equal ones are in the order of their rows.
     """
     if not asked.first or not scores:
         return []
     parts = [asked.weights.get(by, 0.0) * np.nan_to_num(each) for by, each in scores.items()]
     totals = np.sum(parts, axis=0).tolist()
-    keys = decode(next(iter(columns.values()))) if columns else range(len(totals))
+    keys = decode(rows) or totals
     return sorted(range(len(totals)), key=lambda at: (-totals[at], str(keys[at])))[: asked.first]
 
 
@@ -282,8 +282,7 @@ class _Java:
             str(self._sparse.class_.getName()), "dotProduct", real, self._sparse.class_
         )
         self._sparse_of = lru_cache(_KEPT)(self._sparse_vector)
-        self._value_of = lru_cache(_KEPT)(self._property)
-        self._array = jpype.JClass("com.arcadedb.serializer.json.JSONArray")
+        self._row_of = lru_cache(_KEPT)(self._row)
         self._utf8 = jpype.JClass("java.nio.charset.StandardCharsets").UTF_8
         self._document_of = self._function((rid, "asDocument", _DOCUMENT))
         self._text_of = self._function((rid, "toString", "java.lang.String"))
@@ -345,14 +344,24 @@ class _Java:
         """Return a list of the documents with these record ids."""
         return rids.stream().map(self._document_of).collect(self._to_list)
 
-    def column(self, documents: Any, name: str) -> bytes:
-        """Return the values of a property of documents as a JSON array."""
-        values = documents.stream().map(self._value_of(name)).collect(self._to_list)
-        return bytes(self._array(values).toString().getBytes(self._utf8))
+    def json(self, documents: Any, columns: Sequence[str]) -> bytes:
+        """Return the values of properties of documents as a JSON array of arrays."""
+        rows = documents.stream().map(self._row_of(tuple(columns))).collect(self._joining)
+        return b"[%b]" % bytes(rows.getBytes(self._utf8))
 
-    def _property(self, name: str) -> Any:
-        """Return the function from a document to the value of a property."""
-        return self._function(self._get(name))
+    def _row(self, columns: Sequence[str]) -> Any:
+        """Return the function from a document to the JSON array of some properties."""
+        values = jpype.JArray(jpype.JObject).class_
+        array = "com.arcadedb.serializer.json.JSONArray"
+        nothing = jpype.JClass("java.lang.Void").TYPE
+        lookup, document = self._handles.publicLookup(), jpype.JClass(_DOCUMENT).class_
+        made = lookup.findConstructor(jpype.JClass(array), self._type(nothing, self.list([values])))
+        each = made.asCollector(values, len(columns))
+        properties = self._handles.filterArguments(each, 0, [self._get(name) for name in columns])
+        one = self._type(jpype.JClass(array).class_, document)
+        same = self.integers([0] * len(columns))
+        row = self._handles.permuteArguments(properties, one, same)
+        return self._function(row, (array, "toString", "java.lang.String"))
 
     def _get(self, name: str) -> Any:
         text = jpype.JClass("java.lang.String").class_

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
+from math import isnan
 from typing import Any
 
 import numpy as np
@@ -34,8 +35,8 @@ from ability_search.store.values import Columns
 By = Sequence[float] | SparseVector
 
 _TERMS, _VECTORS = ["terms", "weights"], ["embedding"]
-_RECORD = ["kind", "scope", "key", "fields", "data", "revision", "until", "createdAt", "updatedAt"]
-_HIT = {CHUNK_COLUMNS[name]: name for name in HIT.fields if name != "handle"}
+_RECORD = ["kind", "scope", "key", "fields", "data", "until", "createdAt", "updatedAt", "revision"]
+_HIT = [name for name in HIT.fields if name != "handle"]
 
 
 class IndexRequest:
@@ -82,14 +83,12 @@ class IndexRequest:
                 for each in self._searches
             },
             "params": self._params,
-            "columns": [
-                CHUNK_COLUMNS[name] for name in dict.fromkeys(["chunk_id", *columns.fields])
-            ],
+            "columns": [CHUNK_COLUMNS[name] for name in ("chunk_id", *columns.fields)],
             "before": [{**record, **same, "columns": _RECORD}, note],
             "after": [{**record, **same, "columns": ["revision"]}],
         }
         if ahead is not None:
-            self.input |= {"ahead": [*_HIT], "first": ahead.first}
+            self.input |= {"ahead": [CHUNK_COLUMNS[name] for name in _HIT], "first": ahead.first}
             self.input["weights"] = {
                 self._by.get(name, name): weight for name, weight in ahead.weights.items()
             }
@@ -111,28 +110,25 @@ class IndexRequest:
 
     def complete(self, answer: Mapping[str, Any]) -> bool:
         """Return whether no commit was in progress, of which the searches may have seen half."""
-        noted = answer["before"][1] or {}
+        noted = answer["before"][1]
         oldest = answer["now"] - PATIENCE
-        if any(at >= oldest for at in noted.get("at", ())):
+        if any(at >= oldest for (at,) in noted):
             return False
-        before, after = (
-            (each or {}).get("revision") for each in (answer["before"][0], answer["after"][0])
-        )
-        return before == after
+        before, after = answer["before"][0], answer["after"][0]
+        return [row[-1:] for row in before or ()] == (after or [])
 
     def searched(self, answer: Mapping[str, Any]) -> Searched:
         """Return the values of an answer."""
-        rids, chunk_ids = answer["rids"], answer["columns"]["chunkId"]
+        rids, rows = answer["rids"], answer["rows"]
+        chunk_ids = [row[0] for row in rows]
         scores = {
             name: np.frombuffer(base64.b64decode(block), "<f4").tolist()
             for name, block in answer["scores"].items()
         }
-        columns = {name: answer["columns"][CHUNK_COLUMNS[name]] for name in self._columns.fields}
+        values = [dict(zip(self._columns.fields, row[1:], strict=True)) for row in rows]
         for name in (*self._columns.cosines, *self._columns.products):
-            columns[name] = [None if score != score else score for score in scores[name]]
-        values = [
-            dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)
-        ] or [{}] * len(rids)
+            for row, score in zip(values, scores[name], strict=True):
+                row[name] = None if isnan(score) else score
         texts = _texts(answer, rids)
         found: dict[str, list[Row]] = {}
         for search in self._all:
@@ -152,9 +148,7 @@ class IndexRequest:
         read = answer["before"][0]
         if read is None:
             return self._collection
-        return collection_in(
-            [dict(zip(read, row, strict=True)) for row in zip(*read.values(), strict=True)]
-        )
+        return collection_in([dict(zip(_RECORD, row, strict=True)) for row in read])
 
 
 def by_index(search: Search, collection: Collection, *, scanned: bool) -> bool:
@@ -181,14 +175,12 @@ def _compared(by: By) -> dict[str, Any]:
 
 def _texts(answer: Mapping[str, Any], rids: Sequence[str]) -> dict[int, ChunkText]:
     """Return the chunks that were read ahead, by their places."""
-    places, columns = answer["ahead"]["places"], answer["ahead"]["columns"]
-    empty = defaults(ChunkRecord)
-    rows = zip(*columns.values(), strict=True)
+    ahead, empty = answer["ahead"], defaults(ChunkRecord)
     texts = {}
-    for place, row in zip(places, rows, strict=True):
+    for place, row in zip(ahead["places"], ahead["rows"], strict=True):
         values: dict[str, Any] = {
-            _HIT[column]: empty.get(_HIT[column]) if value is None else value
-            for column, value in zip(columns, row, strict=True)
+            name: empty.get(name) if value is None else value
+            for name, value in zip(_HIT, row, strict=True)
         }
         texts[place] = ChunkText(rids[place], **values)
     return texts
