@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Callable, Container, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from hashlib import blake2b
@@ -189,7 +189,6 @@ class MatrixStore(MemoryStore):
         searches: Sequence[Search],
         columns: Columns,
         *,
-        first: int = 0,
         ahead: Ahead | None = None,
         consistent: bool = True,
     ) -> Searched:
@@ -199,10 +198,7 @@ class MatrixStore(MemoryStore):
         if matrices is None or matrices.size != len(generation.chunks):
             matrices = self._matrices[collection.type] = _Matrices(generation)
         places = {each.name: matrices.found(each) for each in searches}
-        whole = {place for each in places.values() for place, _ in each[:first]}
-        found = {
-            each.name: _rows(matrices, each, places[each.name], columns, whole) for each in searches
-        }
+        found = {each.name: _rows(matrices, each, places[each.name], columns) for each in searches}
         return Searched(self._collection(collection.name), found)
 
 
@@ -211,7 +207,6 @@ def _rows(
     search: Search,
     places: Sequence[tuple[int, float]],
     columns: Columns,
-    whole: Container[int],
 ) -> list[Row]:
     vectors = matrices.vectors[[place for place, _ in places]]
     cosines = {
@@ -222,7 +217,7 @@ def _rows(
     rows = []
     for n, (place, score) in enumerate(places):
         chunk = matrices.chunks[place]
-        row = row_of(chunk, score, plain, by=search.by, whole=place in whole)
+        row = row_of(chunk, score, plain, by=search.by)
         compared = {name: values[n] for name, values in cosines.items()}
         further = {name: matrices.product(chunk, terms) for name, terms in columns.products.items()}
         row.columns = {**row.columns, **compared, **further}

@@ -223,10 +223,10 @@ def sparse(weights: Mapping[int, float]) -> SparseVector:
 
 
 async def found(
-    store: Store, within: Collection, search: Search, columns: Columns = NOTHING, *, first: int = 0
+    store: Store, within: Collection, search: Search, columns: Columns = NOTHING
 ) -> list[Row]:
     """The rows of a single search."""
-    read = await store.search(within, [search], columns, first=first)
+    read = await store.search(within, [search], columns)
     return list(read.rows[search.name])
 
 

@@ -27,9 +27,13 @@ from tests.contract.stored_records import (
 from ability_search.collection import Collection
 from ability_search.filters.tree import And, Compare, Field, Not, OneOf
 from ability_search.store import statistics_cache
+from ability_search.store.pages import read_all
 from ability_search.store.port import Store
 from ability_search.store.records import (
+    HIT,
     VALUE_LENGTH,
+    Ahead,
+    ChunkText,
     Linked,
     Row,
     Search,
@@ -37,7 +41,7 @@ from ability_search.store.records import (
     metadata_column,
 )
 from ability_search.store.statistics_cache import EMPTY, StatisticsCache, advanced, term_log
-from ability_search.store.values import Chunks, Columns
+from ability_search.store.values import Chunks, Columns, Read
 from ability_search.text.term_statistics import TermStatistics
 
 FIRST = towards(1.0)
@@ -265,10 +269,8 @@ async def test_duplicates_are_found_if_the_filter_excludes_their_stand_in(store:
         assert await found_ids(store, graph, by_meaning) == expected
         assert await found_ids(store, stored, by_word) == expected[:1]
         assert await found_ids(store, stored, replace(by_meaning, limit=1)) == expected[:1]
-    near, _ = await found(store, stored, by_meaning, columns, first=1)
+    near, _ = await found(store, stored, by_meaning, columns)
     assert near.score == pytest.approx(0.8, abs=1e-6)
-    assert list(near.columns["embedding"]) == pytest.approx(towards(0.8), abs=1e-6)
-    assert list(near.columns["weights"]) == pytest.approx([3.0, 2.0])
     (heavy,) = await found(store, stored, by_word, columns)
     assert heavy.score == pytest.approx(3.0, abs=1e-6)
     assert (heavy.columns["source"], list(heavy.columns["terms"])) == ("c", [1, 2])
@@ -311,33 +313,28 @@ async def test_rows_have_the_requested_columns(store: Store) -> None:
     assert row.columns["own"] == pytest.approx(0.8, abs=1e-6)
 
 
-async def test_first_rows_have_their_terms_and_embeddings(store: Store) -> None:
+async def test_texts_that_are_read_ahead_are_those_of_the_best_by_all_scores(
+    store: Store, request: pytest.FixtureRequest
+) -> None:
     stored = await filled(
-        store, chunk("a", embedding=towards(0.9)), chunk("b", embedding=towards(0.5))
+        store,
+        chunk("a", embedding=towards(0.9), terms=(1,), weights=(0.1,)),
+        chunk("b", embedding=towards(0.5), terms=(1,), weights=(2.0,)),
+        chunk("c", embedding=towards(0.1), terms=(1,), weights=(0.5,)),
+        chunk("d", embedding=towards(0.9), terms=(1,), weights=(0.1,)),
     )
-    first, second = await found(store, stored, by_vector(FIRST), first=1)
-    assert list(first.columns["terms"]) == [1, 2]
-    assert list(first.columns["weights"]) == pytest.approx([1.0, 0.5])
-    assert list(first.columns["embedding"]) == pytest.approx(towards(0.9), abs=1e-6)
-    assert "embedding" not in second.columns
-
-
-async def test_first_chunk_of_one_search_has_its_embedding_in_all(store: Store) -> None:
-    near = chunk("a", embedding=towards(0.9), terms=(1,), weights=(1.0,))
-    heavy = chunk("b", embedding=towards(0.5), terms=(1,), weights=(2.0,))
-    last = chunk("c", embedding=towards(0.1), terms=(1,), weights=(0.5,))
-    stored = await filled(store, near, heavy, last)
-    searches: list[Search] = [
-        replace(by_vector(FIRST), name="near"),
-        replace(by_terms({1: 1.0}), name="heavy"),
-    ]
-    rows = (await store.search(stored, searches, Columns(), first=1)).rows
-    for name, ids in (("near", "abc"), ("heavy", "bac")):
-        assert [row.chunk_id for row in rows[name]] == [f"notes:{each}:0" for each in ids]
-        known = {row.chunk_id: row.columns.get("embedding") for row in rows[name]}
-        assert list(known["notes:a:0"] or ()) == pytest.approx(towards(0.9), abs=1e-6)
-        assert list(known["notes:b:0"] or ()) == pytest.approx(towards(0.5), abs=1e-6)
-        assert known["notes:c:0"] is None
+    heavy = sparse({1: 1.0})
+    searches = [by_vector(FIRST, "near"), Search("heavy", heavy, 10)]
+    columns = Columns((), {"cosine": FIRST}, {"bm25": heavy})
+    graph, ahead = await store.settle(stored), Ahead(2, {"near": 1.0, "heavy": 1.0})
+    rows = (await store.search(graph, searches, columns, ahead=ahead)).rows
+    read = {row.chunk_id: row.text for name in rows for row in rows[name] if row.text is not None}
+    if request.node.callspec.params["store"] != "memory":
+        assert sorted(read) == ["notes:a:0", "notes:b:0"], "of equal ones the first"
+    for text in read.values():
+        asked = Read(Chunks(handles=[text.handle]), stored, HIT)
+        (row,) = await read_all(store, asked)
+        assert text == ChunkText(**row)
 
 
 async def test_candidates_have_the_keys_of_their_metadata_that_are_requested(store: Store) -> None:

@@ -54,7 +54,6 @@ def requested(candidates: Candidates) -> SearchRequest:
         further=wants.searches,
         depths=_depths(max(candidates.depth, wants.depth) + wants.spare, wants, ranking.candidates),
         fields=wants.fields,
-        first=wants.whole,
         cosines=_compared(vectors or {}, wants),
     )
     if statistics is None:
@@ -98,7 +97,7 @@ def _compared(vectors: Vectors, wants: Wants) -> Vectors:
 
 def _depths(depth: int, wants: Wants, candidates: int) -> tuple[int, ...]:
     """Return the depths of the request; the page decides only how many there are."""
-    depths = [max(candidates, wants.whole)]
+    depths = [candidates]
     while depths[-1] < depth:
         depths.append(2 * depths[-1])
     return tuple(depths)
@@ -200,7 +199,7 @@ async def _search(
 
     async def ask(known: Collection) -> Searched:
         searches = [each for each in request.searches() if each.name in names]
-        return await ports.store.search(known, searches, columns, first=request.first, ahead=ahead)
+        return await ports.store.search(known, searches, columns, ahead=ahead)
 
     current, read = await ports.registry.ask(collection, ask)
     if current is None:

@@ -84,8 +84,6 @@ class Wants:
     """Ranked candidates that are read."""
     spare: int = 0
     """Candidates that are dropped."""
-    whole: int = 0
-    """Candidates per retriever whose terms and embeddings are read too."""
     statistics: bool = False
     """Whether term statistics are needed, even without words."""
 
@@ -101,7 +99,6 @@ class Wants:
             other.narrow if self.narrow is None else combine(self.narrow, other.narrow),
             max(self.depth, other.depth),
             self.spare + other.spare,
-            max(self.whole, other.whole),
             self.statistics or other.statistics,
         )
 
@@ -128,8 +125,6 @@ class SearchRequest:
     retrievers."""
     retrieving: Sequence[str] = ()
     """Those of the products that are retrievers too."""
-    first: int = 0
-    """Number of candidates per retriever whose terms and embeddings are read too."""
     specific: float = 1.0
     """Inverse document frequency of the rarest word of the query, relative to the greatest possible
     one, 0 to 1."""

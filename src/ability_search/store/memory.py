@@ -133,7 +133,6 @@ class MemoryStore:
         searches: Sequence[Search],
         columns: Columns,
         *,
-        first: int = 0,
         ahead: Ahead | None = None,
         consistent: bool = True,
     ) -> Searched:
@@ -143,11 +142,9 @@ class MemoryStore:
         for search in searches:
             found[search.name], links = find(generation, search)
             hops |= {} if links is None else {search.name: links}
-        whole = {chunk.rid for ranking in found.values() for chunk, _ in ranking[:first]}
         rows = {
             search.name: [
-                row_of(chunk, score, columns, by=search.by, whole=chunk.rid in whole)
-                for chunk, score in found[search.name]
+                row_of(chunk, score, columns, by=search.by) for chunk, score in found[search.name]
             ]
             for search in searches
         }

@@ -214,7 +214,6 @@ def row_of(
     columns: Columns,
     *,
     by: Sequence[float] | SparseVector,
-    whole: bool,
 ) -> Row:
     """Return a chunk as a search result.
 
@@ -223,7 +222,6 @@ def row_of(
         score: Its score.
         columns: Columns to fill.
         by: Vector or terms that the score is by.
-        whole: Whether to add terms, weights and embedding.
     """
     values = item(chunk, columns)
     keys = {name: key for name in columns.fields if (key := metadata_key(name)) is not None}
@@ -231,9 +229,6 @@ def row_of(
         values["metadata"] = {key: values.pop(name) for name, key in keys.items()}
     compared = {**columns.cosines, **columns.products}
     values |= {name: score for name, other in compared.items() if other is by}
-    if whole:
-        record = chunk.record
-        values |= {"terms": record.terms, "weights": record.weights, "embedding": chunk.embedding}
     return Row(chunk.rid, chunk.record.chunk_id, score, values)
 
 

@@ -72,7 +72,6 @@ class Store(Protocol):
         searches: Sequence[Search],
         columns: Columns,
         *,
-        first: int = 0,
         ahead: Ahead | None = None,
         consistent: bool = True,
     ) -> Searched:
@@ -83,8 +82,6 @@ class Store(Protocol):
             searches: Searches with distinct names. Those of kinds return nothing if the
                 generation has none.
             columns: Columns to read of every row.
-            first: Number of chunks of each search whose rows also get ``terms``, ``weights`` and
-                ``embedding``, in every search that finds them.
             ahead: The chunks of which rows also get their texts; a store may leave them out.
             consistent: Whether a commit that is being indexed is waited for, so that an index finds
                 either what it replaces or the replacement.

@@ -196,8 +196,8 @@ class Ahead:
     first: int
     """Number of chunks."""
     weights: Mapping[str, float]
-    """By the name of a search, or of a column with a score: they are the first by the sum of their
-    scores times these."""
+    """By the name of a search: they are the first by the sum of the scores by these searches, as
+    far as the columns have them, times these; of equal ones the first by chunkId."""
 
 
 _METADATA: Final = "metadata."

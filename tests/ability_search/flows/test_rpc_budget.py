@@ -43,8 +43,8 @@ async def maintained(network: Network) -> None:
     ("mode", "hops"),
     [
         ("keyword", ["arcade-index-search"]),
-        ("semantic", ["create-embedding", "arcade-query", "arcade-query"]),
-        ("hybrid", ["create-embedding", "arcade-query", "arcade-query"]),
+        ("semantic", ["create-embedding", "arcade-query"]),
+        ("hybrid", ["create-embedding", "arcade-query"]),
     ],
 )
 async def test_a_query(warm: Network, mode: str, hops: list[str]) -> None:
@@ -73,7 +73,7 @@ async def test_the_first_query_after_a_change_reads_what_changed(warm: Network) 
 
 async def test_neighbours(warm: Network) -> None:
     await warm.call("search-similar", collection="docs", chunkId="docs:d1:0")
-    assert warm.hops() == ["arcade-query"] * 3
+    assert warm.hops() == ["arcade-query"] * 2
 
 
 async def test_indexing_what_is_unchanged(warm: Network) -> None:

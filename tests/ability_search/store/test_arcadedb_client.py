@@ -211,7 +211,7 @@ async def test_the_engine_words_its_refusals_as_expected(engine: Ability) -> Non
             Search("semantic", vector, 3),
             Search("keyword", SparseVector([1], [1.0]), 3),
         ]
-        found = SearchStatement(collection, searches, Columns(()), first=0, beam=3, scan_below=0)
+        found = SearchStatement(collection, searches, Columns(()), beam=3, scan_below=0)
         search = found.statement
         if len(vector) == 8:
             answer = await database.read(*search)

@@ -7,8 +7,9 @@ uses the cosine to the query's own vector.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +20,9 @@ from ability_search.search.candidates import Candidate, Candidates, Learned
 from ability_search.search.fusion import TAU
 from ability_search.search.query_vectors import moved_vector
 from ability_search.search.stage import Phase, Ports, Stage
-from ability_search.search.wants import OWN, SearchRequest, Wants
+from ability_search.search.wants import OWN, SearchRequest
+from ability_search.store.pages import read_all
+from ability_search.store.values import Chunks, Columns, Read
 from ability_search.text.bm25 import QueryTerms, inverse_document_frequency, joined
 from ability_search.text.term_ids import are_of_content
 from ability_search.text.term_statistics import TermStatistics
@@ -78,7 +81,7 @@ def expansion_terms(
     return QueryTerms(tuple(ids[kept].tolist()), tuple(chosen), sum(chosen))
 
 
-async def learn(option: Feedback, candidates: Candidates, _ports: Ports) -> None:
+async def learn(option: Feedback, candidates: Candidates, ports: Ports) -> None:
     """Let the query expanded by its first hits be searched; none, if none is similar enough."""
     learned = candidates.learned
     if learned is not None:
@@ -88,14 +91,19 @@ async def learn(option: Feedback, candidates: Candidates, _ports: Ports) -> None
         return
     if candidates.failed:
         return
-    examples = _examples(await candidates.first_hits(), candidates.request, option)
+    hits = _similar(await candidates.first_hits(), candidates.request, option)
+    columns = Columns(("handle", "terms", "weights", "embedding"))
+    of = Chunks(handles=[item.handle for item in hits])
+    rows = await read_all(ports.store, Read(of, candidates.collection, columns)) if hits else []
+    stored = {row["handle"]: row for row in rows if row["embedding"]}
+    examples = [(item, stored[item.handle]) for item in hits if item.handle in stored]
     if not examples:
         candidates.explained[NAME] = {"chunks": {}, "terms": 0}
         return
     candidates.learned = expanded(candidates.request, examples, option, candidates.statistics)
 
 
-def _examples(
+def _similar(
     hits: Sequence[Candidate], request: SearchRequest, option: Feedback
 ) -> list[Candidate]:
     """Return the first hits of the least similarity required; by keyword score without a vector."""
@@ -103,13 +111,12 @@ def _examples(
     def similarity(item: Candidate) -> float:
         return item.fused if request.vector is None else item.cosine or 0.0
 
-    known = [item for item in hits if item.columns.get("embedding") is not None]
-    return [item for item in known[: option.chunks] if similarity(item) >= option.min_similarity]
+    return [item for item in hits[: option.chunks] if similarity(item) >= option.min_similarity]
 
 
 def expanded(
     request: SearchRequest,
-    examples: Sequence[Candidate],
+    examples: Sequence[tuple[Candidate, Mapping[str, Any]]],
     option: Feedback,
     statistics: TermStatistics | None,
 ) -> Learned:
@@ -117,20 +124,21 @@ def expanded(
 
     Args:
         request: The searches of the original query.
-        examples: The feedback hits, best first, with their terms and embeddings; at least one.
+        examples: The feedback hits, best first, with rows of their terms, weights and embeddings;
+            at least one.
         option: The feedback options.
         statistics: Term statistics of the collection, if terms are searched.
     """
-    shares = feedback_weights([item.score for item in examples])
+    shares = feedback_weights([item.score for item, _ in examples])
     vector, terms = request.vector, request.terms
     added = 0
     if vector is not None:
-        embeddings = [item.columns["embedding"] for item in examples]
+        embeddings = [row["embedding"] for _, row in examples]
         vector = moved_vector(vector, embeddings, shares, beta=option.weight).tolist()
     if terms is not None and statistics is not None:
         named = [terms, *request.products.values()]
         further = expansion_terms(
-            [(item.columns["terms"], item.columns["weights"]) for item in examples],
+            [(row["terms"], row["weights"]) for _, row in examples],
             shares,
             statistics,
             own={each for one in named for each in one.ids},
@@ -139,10 +147,9 @@ def expanded(
         added = len(further.ids)
         terms = joined(terms, further, weight=option.weight)
     compared = {} if request.vector is None else {OWN: request.vector}
-    again = replace(
-        request, vector=vector, terms=terms, cosines={**compared, **request.cosines}, first=0
-    )
-    weights = dict(zip([item.chunk_id for item in examples], shares.tolist(), strict=True))
+    cosines = {**compared, **request.cosines}
+    again = replace(request, vector=vector, terms=terms, cosines=cosines)
+    weights = dict(zip([item.chunk_id for item, _ in examples], shares.tolist(), strict=True))
     return Learned(
         again,
         {NAME: {"chunks": weights, "terms": added}},
@@ -157,6 +164,4 @@ def feedback(asked: RerankingOptions) -> Feedback | None:
 
 
 NAME = "prf"
-PSEUDO_RELEVANCE = Stage(
-    NAME, Phase.FIND, 10, learn, option=feedback, wants=lambda option, _: Wants(whole=option.chunks)
-)
+PSEUDO_RELEVANCE = Stage(NAME, Phase.FIND, 10, learn, option=feedback)

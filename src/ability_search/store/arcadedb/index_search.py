@@ -19,12 +19,9 @@ from ability_search.filters.tree import Filter
 from ability_search.store.arcadedb.core import PATIENCE, Parameters, kind_type
 from ability_search.store.arcadedb.filter_sql import to_sql
 from ability_search.store.arcadedb.record_rows import collection_in
-from ability_search.store.arcadedb.rows import CHUNK_COLUMNS, defaults
+from ability_search.store.arcadedb.rows import CHUNK_COLUMNS, TEXT_COLUMNS, chunk_text
 from ability_search.store.records import (
-    HIT,
     Ahead,
-    ChunkRecord,
-    ChunkText,
     Row,
     Search,
     Searched,
@@ -36,7 +33,6 @@ By = Sequence[float] | SparseVector
 
 _TERMS, _VECTORS = ["terms", "weights"], ["embedding"]
 _RECORD = ["kind", "scope", "key", "fields", "data", "until", "createdAt", "updatedAt", "revision"]
-_HIT = [name for name in HIT.fields if name != "handle"]
 
 
 class IndexRequest:
@@ -88,9 +84,9 @@ class IndexRequest:
             "after": [{**record, **same, "columns": ["revision"]}],
         }
         if ahead is not None:
-            self.input |= {"ahead": [CHUNK_COLUMNS[name] for name in _HIT], "first": ahead.first}
+            self.input |= {"ahead": TEXT_COLUMNS, "first": ahead.first}
             self.input["weights"] = {
-                self._by.get(name, name): weight for name, weight in ahead.weights.items()
+                self._by[name]: weight for name, weight in ahead.weights.items() if name in self._by
             }
 
     def _name(self, search: Search) -> str:
@@ -129,7 +125,11 @@ class IndexRequest:
         for name in (*self._columns.cosines, *self._columns.products):
             for row, score in zip(values, scores[name], strict=True):
                 row[name] = None if isnan(score) else score
-        texts = _texts(answer, rids)
+        ahead = answer["ahead"]
+        texts = {
+            place: chunk_text(rids[place], row)
+            for place, row in zip(ahead["places"], ahead["rows"], strict=True)
+        }
         found: dict[str, list[Row]] = {}
         for search in self._all:
             ranked: dict[int, None] = {}
@@ -171,16 +171,3 @@ def _compared(by: By) -> dict[str, Any]:
         return {"properties": _TERMS, "ids": by.ids, "weights": by.weights}
     block = np.asarray(by, "<f4").tobytes()
     return {"properties": _VECTORS, "vector": base64.b64encode(block).decode()}
-
-
-def _texts(answer: Mapping[str, Any], rids: Sequence[str]) -> dict[int, ChunkText]:
-    """Return the chunks that were read ahead, by their places."""
-    ahead, empty = answer["ahead"], defaults(ChunkRecord)
-    texts = {}
-    for place, row in zip(ahead["places"], ahead["rows"], strict=True):
-        values: dict[str, Any] = {
-            name: empty.get(name) if value is None else value
-            for name, value in zip(_HIT, row, strict=True)
-        }
-        texts[place] = ChunkText(rids[place], **values)
-    return texts

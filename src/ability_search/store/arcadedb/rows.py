@@ -5,14 +5,14 @@ A duplicate keeps its embedding, terms and weights in *spare* columns, which hav
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, asdict, fields
 from functools import cache
 from typing import Any
 
 from pydantic.alias_generators import to_camel
 
-from ability_search.store.records import ChunkRecord, SourceLink, SourceRecord
+from ability_search.store.records import ChunkRecord, ChunkText, SourceLink, SourceRecord
 
 Row = Mapping[str, Any]
 
@@ -67,6 +67,21 @@ def chunk_record(row: Row) -> ChunkRecord:
         if stored.get(name) is None:
             stored[name] = stored.get(spare)
     return ChunkRecord(**_fields(stored, CHUNK_COLUMNS))
+
+
+_TEXT = [each.name for each in fields(ChunkText) if each.name not in ("handle", "embedding")]
+TEXT_COLUMNS = [CHUNK_COLUMNS[name] for name in _TEXT]
+"""Columns of a :class:`ChunkText`."""
+
+
+def chunk_text(handle: str, values: Iterable[Any]) -> ChunkText:
+    """Return the text of a chunk, given the values of its columns."""
+    empty = defaults(ChunkRecord)
+    known: dict[str, Any] = {
+        name: empty.get(name) if value is None else value
+        for name, value in zip(_TEXT, values, strict=True)
+    }
+    return ChunkText(handle, **known)
 
 
 def source_row(record: SourceRecord) -> dict[str, Any]:

@@ -22,12 +22,16 @@ from ability_search.store.arcadedb.rows import (
     CHUNK_COLUMNS,
     CHUNK_FIELDS,
     SPARE,
+    TEXT_COLUMNS,
+    chunk_text,
     link,
     shorter,
 )
 from ability_search.store.records import (
     LINKS_PER_HOP,
     VALUE_LENGTH,
+    Ahead,
+    ChunkText,
     Hops,
     Linked,
     Row,
@@ -61,16 +65,15 @@ class SearchStatement:
 
     The statement returns one map: ``collection`` (its record as it was before), ``unindexed`` (a
     row if a commit was being indexed then), ``later`` (its revision after the searches) and, by the
-    names of the :func:`_steps` of each search, rows ``rid, chunkId, score`` and the columns; by
-    ``first_`` and the name of the search the further columns of its first rows. The duplicates that
-    it finds are apart, by its name and :data:`_COPIES`; the links of each hop by its name, ``_out``
-    or ``_in`` and the number of the hop.
+    names of the :func:`_steps` of each search, rows ``rid, chunkId, score`` and the columns. The
+    duplicates that it finds are apart, by its name and :data:`_COPIES`; the links of each hop by
+    its name, ``_out`` or ``_in`` and the number of the hop.
 
     Args:
         collection: The collection; its generation is searched.
         searches: As for :meth:`.Store.search`, as all others.
         columns: Columns of every row.
-        first: Number of rows of each search that have further columns.
+        ahead: The chunks whose texts are wanted.
         beam: Minimum beam width of searches of a graph.
         scan_below: Number of chunks below which all are compared.
     """
@@ -80,14 +83,13 @@ class SearchStatement:
         collection: Collection,
         searches: Sequence[Search],
         columns: Columns,
+        ahead: Ahead | None = None,
         *,
-        first: int,
         beam: int,
         scan_below: int,
     ) -> None:
         self._collection = collection
         self._columns = columns
-        self._first = first
         self._beam = beam
         self._scan_below = scan_below
         self._all = searches
@@ -111,6 +113,8 @@ class SearchStatement:
         self._allowed = self._select_allowed()
         for search in self._searches:
             self._add(search)
+        if ahead is not None:
+            self._add_ahead(ahead)
         self._add_copies()
         self._queries["later"] = "SELECT revision FROM Collection WHERE key = :name"
         self._answer.append("later")
@@ -237,16 +241,28 @@ class SearchStatement:
             for name, limit in self._steps(search).items():
                 self._search_index(name, replace(search, limit=limit))
         self._answer += self._steps(search)
-        self._add_first(search.name, "terms, weights, embedding")
 
-    def _add_first(self, name: str, columns: str) -> None:
-        """Add the query for the further columns of the first rows of a search."""
-        if self._first:
-            self._queries[f"first_{name}"] = (
-                f"SELECT @rid AS rid, {columns} FROM (SELECT expand(rid) FROM"
-                f" (SELECT expand(${name})) LIMIT {self._first:d})"
+    def _add_ahead(self, ahead: Ahead) -> None:
+        """Add the query for the texts of the first rows of all searches."""
+        by = {each.name: each.by for each in self._searches if each.name in ahead.weights}
+        columns = {id(other): column for column, other in self._by_column.items()}
+        self._params |= {f"{name}_a": ahead.weights[name] for name in by}
+        for name, own in by.items():
+            sums = [
+                f"ifnull({column}, 0) * :{each}_a"
+                for each, other in by.items()
+                if (column := "score" if other is own else columns.get(id(other)))
+            ]
+            self._queries[f"sums_{name}"] = (
+                f"SELECT rid, chunkId, {' + '.join(sums)} AS sum FROM (SELECT expand(${name}))"
             )
-            self._answer.append(f"first_{name}")
+        every = ", ".join(f"$sums_{name}" for name in by)
+        self._queries["ahead"] = (
+            f"SELECT @rid AS rid, {', '.join(TEXT_COLUMNS)} FROM (SELECT expand(rid) FROM"
+            f" (SELECT DISTINCT rid, chunkId, sum FROM (SELECT expand(unionAll({every})))"
+            f" ORDER BY sum DESC, chunkId LIMIT {ahead.first:d}))"
+        )
+        self._answer.append("ahead")
 
     def _steps(self, search: Search) -> dict[str, int]:
         """Return the limits of the queries of a search by their names, in ascending order.
@@ -406,8 +422,6 @@ class SearchStatement:
                 found = self._best(search, matching, spare=True)
                 self._queries[name] = self._shown(search, found, spare=True)
                 self._answer.append(name)
-                spare = ", ".join(f"{column} AS {name}" for name, column in SPARE.items())
-                self._add_first(name, spare)
 
     def _select_copies(self, condition: str, place: str) -> None:
         """Add the queries for the duplicates to search, ``copies`` and ``place``."""
@@ -431,16 +445,13 @@ class SearchStatement:
 
     def searched(self, answer: Mapping[str, Any]) -> Searched:
         """Return the values of the answer to the statement."""
-        rows = {each.name: self._ranked(answer, each) for each in self._all}
-        first = {
-            row["rid"]: row
-            for name in rows
-            for copies in ("", _COPIES)
-            for row in answer.get(f"first_{name}{copies}") or ()
+        texts = {
+            row["rid"]: chunk_text(row["rid"], map(row.get, TEXT_COLUMNS))
+            for row in answer.get("ahead") or ()
         }
         return Searched(
             collection_in(answer["collection"]),
-            {each.name: self._rows(rows[each.name], each, first) for each in self._all},
+            {each.name: self._rows(self._ranked(answer, each), each, texts) for each in self._all},
             {
                 each.name: self._hops(answer, each.name, each.within.hops)
                 for each in self._all
@@ -466,16 +477,15 @@ class SearchStatement:
         self,
         found: Iterable[Mapping[str, Any]],
         search: Search,
-        first: Mapping[str, Mapping[str, Any]],
+        texts: Mapping[str, ChunkText],
     ) -> list[Row]:
-        """Return the rows of a search with all columns; those of ``first`` have further ones."""
+        """Return the rows of a search with all columns."""
         scored = [name for name, by in self._by_column.items() if by is search.by]
         rows = []
         for row in found:
             score = row["score"] or 0.0
-            whole = {**row, **first.get(row["rid"], {})} if first else row
             columns = {
-                _RENAMED.get(name, name): value for name, value in whole.items() if name not in _OWN
+                _RENAMED.get(name, name): value for name, value in row.items() if name not in _OWN
             }
             if self._metadata:
                 columns["metadata"] = {
@@ -483,7 +493,7 @@ class SearchStatement:
                 }
             for name in scored:
                 columns[name] = score
-            rows.append(Row(row["rid"], row["chunkId"], score, columns))
+            rows.append(Row(row["rid"], row["chunkId"], score, columns, texts.get(row["rid"])))
         return rows
 
     def _hops(self, answer: Mapping[str, Any], name: str, hops: int) -> Hops:

@@ -106,15 +106,14 @@ class ArcadeStore(RecordSql):
         searches: Sequence[Search],
         columns: Columns,
         *,
-        first: int = 0,
         ahead: Ahead | None = None,
         consistent: bool = True,
     ) -> Searched:
         asked = SearchStatement(
-            collection, searches, columns, first=first, beam=self._beam, scan_below=self._scan_below
+            collection, searches, columns, ahead, beam=self._beam, scan_below=self._scan_below
         )
         own = [by_index(each, collection, scanned=asked.is_scan(each)) for each in searches]
-        if plain(columns) and not first and all(own):
+        if plain(columns) and all(own):
             request = IndexRequest(collection, searches, columns, ahead, beam=self._beam)
             if found := await self._by_index(collection, request, consistent=consistent):
                 return found
