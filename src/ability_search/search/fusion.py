@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
-from math import inf, isfinite, nan
+from math import expm1, inf, isfinite, nan
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -30,6 +30,8 @@ _UNAWARE: Final = 0.05
 _AWARE: Final = 0.15
 """Agreement from which a model counts in full."""
 _ALIKE: Final = 0.999
+_FAR, _NEAR = 0.05, 2 / 3
+"""Scores of cosines that are far and near."""
 _SUPPORTED: Final = 0.3
 """Share of a query's words in the first hits by vector from which these count in full."""
 _FIRST: Final = 3
@@ -58,10 +60,16 @@ def nearness(cosines: npt.ArrayLike, collection: Collection) -> Floats:
         cosines: Any shape.
         collection: Measured by :mod:`.calibration`.
     """
+    far, near = _far_and_near(collection)
+    found = np.asarray(cosines, dtype=np.float64)
+    known = np.where(np.isnan(found), -1.0, found)
+    return np.asarray(np.interp(known, (-1.0, far, near, 1.0), (0.0, _FAR, _NEAR, 1.0)))
+
+
+def _far_and_near(collection: Collection) -> tuple[float, float]:
+    """Return the cosines of texts that are far from and near to a query."""
     near = min(collection.near, _ALIKE)
-    far = max(2 * collection.chance - collection.near, -_ALIKE)
-    found = np.nan_to_num(np.asarray(cosines, dtype=np.float64), nan=-1.0)
-    return np.asarray(np.interp(found, (-1.0, far, near, 1.0), (0.0, 0.05, 2 / 3, 1.0)))
+    return max(2 * collection.chance - collection.near, -_ALIKE), near
 
 
 def trust(collection: Collection) -> float:
@@ -249,14 +257,11 @@ def linear_weights(candidates: Candidates) -> dict[str, float]:
 
     They are the slopes of its two scores: between far and near, and up to all of the information.
     """
-    weights, collection = retriever_weights(candidates), candidates.collection
-    slopes = {
-        "semantic": float(np.diff(nearness(collection.near - np.array([0.1, 0.0]), collection))[0])
-        * 10
-    }
+    far, near = _far_and_near(candidates.collection)
+    slopes = {"semantic": (_NEAR - _FAR) / max(near - far, 1e-6), "keyword": 0.0}
     if (terms := candidates.request.terms) is not None and terms.information > 0:
-        slopes["keyword"] = float(terms.normalized(terms.information)) / terms.information
-    return {by: weight * slopes.get(by, 0.0) for by, weight in weights.items()}
+        slopes["keyword"] = -expm1(-1) / terms.information
+    return {by: slopes[by] * weight for by, weight in retriever_weights(candidates).items()}
 
 
 def _forget_deeper(item: Candidate, known: Sequence[str]) -> None:

@@ -72,10 +72,10 @@ class QueryTerms(SparseVector):
         Increasing, and independent of other results, hence comparable between queries: 0 is a chunk
         without any of the terms, .63 one with each of them once.
         """
-        raw = np.nan_to_num(np.asarray(scores, dtype=np.float64))
+        raw = np.asarray(scores, dtype=np.float64)
         if self.information <= 0:
             return np.zeros_like(raw)
-        return np.asarray(-np.expm1(-np.maximum(raw, 0.0) / self.information))
+        return np.asarray(-np.expm1(-np.fmax(raw, 0.0) / self.information))
 
 
 def counted_length(*, title: int, content: int) -> int:
