@@ -37,6 +37,7 @@ from ability_search.store.records import (
     Linked,
     Row,
     Search,
+    Share,
     SourceLink,
     metadata_column,
 )
@@ -326,7 +327,10 @@ async def test_texts_that_are_read_ahead_are_those_of_the_best_by_all_scores(
     heavy = sparse({1: 1.0})
     searches = [by_vector(FIRST, "near"), Search("heavy", heavy, 10)]
     columns = Columns((), {"cosine": FIRST}, {"bm25": heavy})
-    graph, ahead = await store.settle(stored), Ahead(2, {"near": 1.0, "heavy": 1.0})
+    graph, ahead = (
+        await store.settle(stored),
+        Ahead(1, [{"near": Share(1.0)}, {"near": Share(1.0), "heavy": Share(1.0, 1.0)}]),
+    )
     rows = (await store.search(graph, searches, columns, ahead=ahead)).rows
     read = {row.chunk_id: row.text for name in rows for row in rows[name] if row.text is not None}
     if request.node.callspec.params["store"] != "memory":

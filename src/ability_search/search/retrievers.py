@@ -6,14 +6,13 @@ import logging
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from math import ceil
 from typing import Any
 
 from ability_search.collection import Collection
 from ability_search.errors import InvalidInput, NotFound, StatementRefused
 from ability_search.filters.tree import combine
 from ability_search.search.candidates import Candidate, Candidates
-from ability_search.search.fusion import linear_weights, trust
+from ability_search.search.fusion import expected_orders, trust
 from ability_search.search.query_vectors import moved_vector
 from ability_search.search.response import Degraded
 from ability_search.search.stage import Ports
@@ -38,9 +37,6 @@ _OTHER: Mapping[str, str] = {"semantic": "keyword", "keyword": "semantic"}
 
 _READ_AHEAD = 50
 """Hits of the longest page whose texts are read with the candidates."""
-_AHEAD = 1.2
-"""Texts that are read with the candidates for each hit of the page. With 1 a tenth to a quarter of
-the queries of three judged sets needed more, with 1.2 at most 2 %, with 1.5 no fewer."""
 
 
 def requested(candidates: Candidates) -> SearchRequest:
@@ -216,8 +212,7 @@ def _ahead(candidates: Candidates) -> Ahead | None:
     query = candidates.query
     if query.several or query.end > _READ_AHEAD:
         return None
-    first = ceil(query.end * _AHEAD) + candidates.wants.spare
-    return Ahead(first, linear_weights(candidates))
+    return Ahead(query.end + candidates.wants.spare, expected_orders(candidates))
 
 
 def _report(candidates: Candidates) -> None:

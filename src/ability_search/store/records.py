@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ability_search.collection import Collection
 from ability_search.documents import SparseVector, is_kind
@@ -165,12 +165,16 @@ class Linked:
     """Kinds of links to follow; ``None`` follows all."""
 
 
+By = Sequence[float] | SparseVector
+"""What chunks are compared with: a vector, or weighted terms."""
+
+
 @dataclass(frozen=True, slots=True)
 class Search:
     """The best chunks by a vector or by terms."""
 
     name: str
-    by: Sequence[float] | SparseVector
+    by: By
     """A vector, and the score is the cosine to it; or weighted terms, and the score is the dot
     product with them."""
     limit: int
@@ -189,15 +193,22 @@ class Search:
     """Minimum score ``within`` these."""
 
 
+class Share(NamedTuple):
+    """The share of a score ``x`` in a sum: ``weight x``, or ``weight x / (x + half)``."""
+
+    weight: float
+    half: float | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Ahead:
     """The chunks whose texts a store reads with a search, if that takes no further round trip."""
 
     first: int
-    """Number of chunks."""
-    weights: Mapping[str, float]
-    """By the name of a search: they are the first by the sum of the scores by these searches, as
-    far as the columns have them, times these; of equal ones the first by chunkId."""
+    """Number of chunks by each of the orders."""
+    orders: Sequence[Mapping[str, Share]]
+    """By the name of a search: an order is by the sum of the shares of the scores by the searches,
+    as far as the columns have them, descending; of equal ones the first by chunkId."""
 
 
 _METADATA: Final = "metadata."

@@ -129,10 +129,11 @@ class IndexSearch:
     columns: Sequence[str]
     """Columns of all records."""
     ahead: Sequence[str] = ()
-    """Columns of the ``first`` records by the sum of their weighted scores; equal ones are in the
-    order of their columns."""
+    """Columns of the ``first`` records by each of the orders."""
     first: int = 0
-    weights: Mapping[str, float] = field(default_factory=dict)
+    orders: Sequence[Mapping[str, tuple[float, float | None]]] = ()
+    """Each by the sum of scores ``x`` by name, with ``(weight, half)``: ``weight x``, or
+    ``weight x / (x + half)``. Equal ones are in the order of their columns."""
     before: Sequence[Lookup] = ()
     """Records to read before the searches."""
     after: Sequence[Lookup] = ()

@@ -242,16 +242,20 @@ def _has(document: Any, values: Mapping[str, Any]) -> bool:
 
 
 def _first(asked: IndexSearch, scores: Mapping[str, Floats], rows: Raw) -> list[int]:
-    """Return the places of the first records by the weighted sum of their scores.
+    """Return the places of the first records by each of the orders.
 
     Equal ones are in the order of their rows.
     """
-    if not asked.first or not scores:
-        return []
-    parts = [asked.weights.get(by, 0.0) * np.nan_to_num(each) for by, each in scores.items()]
-    totals = np.sum(parts, axis=0).tolist()
-    keys = decode(rows) or totals
-    return sorted(range(len(totals)), key=lambda at: (-totals[at], str(keys[at])))[: asked.first]
+    found: dict[int, None] = {}
+    keys = list(map(str, decode(rows))) if asked.orders else []
+    for order in asked.orders:
+        sums = np.zeros(len(keys))
+        for by, (weight, half) in order.items():
+            known = np.where(np.isnan(scores[by]), 0.0, scores[by])
+            sums += weight * (known / (known + half) if half else known)
+        ranked = sorted(zip((-sums).tolist(), keys, range(len(keys)), strict=True))
+        found |= {place: None for _, _, place in ranked[: asked.first]}
+    return list(found)
 
 
 class _Java:

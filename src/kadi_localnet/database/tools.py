@@ -164,9 +164,11 @@ class SearchInput(BaseModel):
     searches: dict[Text, OneSearchInput]
     params: dict[str, Any] = Field({}, description="Named parameters of the conditions.")
     columns: list[Text] = []
-    ahead: list[Text] = Field([], description="Further columns of the first records.")
+    ahead: list[Text] = Field([], description="Further columns of the first by each order.")
     first: int = Field(0, ge=0, le=MAX_ROWS, description="Number of these.")
-    weights: dict[str, float] = Field({}, description="Of the scores that order them.")
+    orders: list[dict[str, tuple[float, float | None]]] = Field(
+        [], description="By name [weight, half] of a score x: weight x, or weight x / (x + half)."
+    )
     before: list[LookupInput] = []
     after: list[LookupInput] = []
 
@@ -184,7 +186,7 @@ class SearchInput(BaseModel):
             self.columns,
             self.ahead,
             self.first,
-            self.weights,
+            self.orders,
             [Lookup(**dict(each)) for each in self.before],
             [Lookup(**dict(each)) for each in self.after],
         )

@@ -22,14 +22,13 @@ from ability_search.store.arcadedb.record_rows import collection_in
 from ability_search.store.arcadedb.rows import CHUNK_COLUMNS, TEXT_COLUMNS, chunk_text
 from ability_search.store.records import (
     Ahead,
+    By,
     Row,
     Search,
     Searched,
     metadata_key,
 )
 from ability_search.store.values import Columns
-
-By = Sequence[float] | SparseVector
 
 _TERMS, _VECTORS = ["terms", "weights"], ["embedding"]
 _RECORD = ["kind", "scope", "key", "fields", "data", "until", "createdAt", "updatedAt", "revision"]
@@ -85,9 +84,10 @@ class IndexRequest:
         }
         if ahead is not None:
             self.input |= {"ahead": TEXT_COLUMNS, "first": ahead.first}
-            self.input["weights"] = {
-                self._by[name]: weight for name, weight in ahead.weights.items() if name in self._by
-            }
+            self.input["orders"] = [
+                {self._by[name]: share for name, share in order.items() if name in self._by}
+                for order in ahead.orders
+            ]
 
     def _name(self, search: Search) -> str:
         """Return the name of what a search compares with: that of a column if there is one."""

@@ -31,6 +31,7 @@ from ability_search.store.records import (
     LINKS_PER_HOP,
     VALUE_LENGTH,
     Ahead,
+    By,
     ChunkText,
     Hops,
     Linked,
@@ -133,7 +134,7 @@ class SearchStatement:
 
     # Columns
 
-    def _bind(self, name: str, by: Sequence[float] | SparseVector) -> None:
+    def _bind(self, name: str, by: By) -> None:
         """Bind a vector (``_v``), or the ids (``_i``) and weights (``_w``) of terms."""
         self._bound.setdefault(id(by), name)
         if isinstance(by, SparseVector):
@@ -141,9 +142,7 @@ class SearchStatement:
         else:
             self._params[f"{name}_v"] = list(by)
 
-    def _score(
-        self, by: Sequence[float] | SparseVector, *, spare: bool = False, terms: str = ""
-    ) -> str:
+    def _score(self, by: By, *, spare: bool = False, terms: str = "") -> str:
         """Return the SQL of the score of a chunk by a vector or terms.
 
         ``terms`` is the sparse vector of the chunk, if it is known; ``spare`` is for duplicates.
@@ -155,7 +154,7 @@ class SearchStatement:
         return f"vectorCosineSimilarity({SPARE['embedding'] if spare else 'embedding'}, :{name}_v)"
 
     @property
-    def _by_column(self) -> Mapping[str, Sequence[float] | SparseVector]:
+    def _by_column(self) -> Mapping[str, By]:
         return {**self._columns.products, **self._columns.cosines}
 
     def _further(self, search: Search, *, spare: bool = False) -> str:
@@ -243,26 +242,43 @@ class SearchStatement:
         self._answer += self._steps(search)
 
     def _add_ahead(self, ahead: Ahead) -> None:
-        """Add the query for the texts of the first rows of all searches."""
-        by = {each.name: each.by for each in self._searches if each.name in ahead.weights}
-        columns = {id(other): column for column, other in self._by_column.items()}
-        self._params |= {f"{name}_a": ahead.weights[name] for name in by}
-        for name, own in by.items():
-            sums = [
-                f"ifnull({column}, 0) * :{each}_a"
-                for each, other in by.items()
-                if (column := "score" if other is own else columns.get(id(other)))
-            ]
-            self._queries[f"sums_{name}"] = (
-                f"SELECT rid, chunkId, {' + '.join(sums)} AS sum FROM (SELECT expand(${name}))"
+        """Add the query for the texts of the first rows of all searches, by each order."""
+        by = {each.name: each.by for each in self._searches}
+        orders = [f"order{place}" for place in range(len(ahead.orders))]
+        for place, (order, shares) in enumerate(zip(orders, ahead.orders, strict=True)):
+            known = {name: share for name, share in shares.items() if name in by}
+            for name, (weight, half) in known.items():
+                self._params |= {f"{name}_a{place}": weight, f"{name}_h{place}": half}
+            sums = [f"{order}_{name}" for name in by]
+            for name, of in zip(sums, by.values(), strict=True):
+                parts = [
+                    self._share(of, by[each], f"{each}_{{}}{place}", half)
+                    for each, (_, half) in known.items()
+                ]
+                self._queries[name] = (
+                    f"SELECT rid, chunkId, {' + '.join(filter(None, parts)) or 0} AS sum"
+                    f" FROM (SELECT expand(${name.removeprefix(f'{order}_')}))"
+                )
+            self._queries[order] = (
+                f"SELECT DISTINCT rid, chunkId, sum FROM (SELECT expand({_together(sums)}))"
+                f" ORDER BY sum DESC, chunkId LIMIT {ahead.first:d}"
             )
-        every = ", ".join(f"$sums_{name}" for name in by)
         self._queries["ahead"] = (
-            f"SELECT @rid AS rid, {', '.join(TEXT_COLUMNS)} FROM (SELECT expand(rid) FROM"
-            f" (SELECT DISTINCT rid, chunkId, sum FROM (SELECT expand(unionAll({every})))"
-            f" ORDER BY sum DESC, chunkId LIMIT {ahead.first:d}))"
+            f"SELECT @rid AS rid, {', '.join(TEXT_COLUMNS)} FROM"
+            f" (SELECT expand(rid) FROM (SELECT DISTINCT rid FROM (SELECT expand({_together(orders)}))))"
         )
         self._answer.append("ahead")
+
+    def _share(self, found_by: By, by: By, parameter: str, half: float | None) -> str | None:
+        """Return the SQL of the share of the score by ``by`` in the sum of a row, if it is known."""
+        columns = {id(other): column for column, other in self._by_column.items()}
+        column = "score" if by is found_by else columns.get(id(by))
+        if column is None:
+            return None
+        weighted = f"ifnull({column}, 0) * :{parameter.format('a')}"
+        return (
+            f"{weighted} / (ifnull({column}, 0) + :{parameter.format('h')})" if half else weighted
+        )
 
     def _steps(self, search: Search) -> dict[str, int]:
         """Return the limits of the queries of a search by their names, in ascending order.
@@ -336,13 +352,12 @@ class SearchStatement:
         else:
             near = [f"{name}_near"]
             self._queries[near[0]] = self._among(search, within)
-        every = ", ".join(f"${each}" for each in near)
         least = ""
         if search.least is not None:
             self._params[f"{name}_least"] = search.least
             least = f" WHERE score >= :{name}_least"
         self._queries[f"{name}_kept"] = (
-            f"SELECT rid, score FROM (SELECT expand(unionAll({every}))){least}"
+            f"SELECT rid, score FROM (SELECT expand({_together(near)})){least}"
             f" ORDER BY score DESC, rid LIMIT {search.limit:d}"
         )
         self._queries[name] = self._shown(search, f"SELECT expand(${name}_kept)")
@@ -507,6 +522,13 @@ class SearchStatement:
             )
             for hop in range(1, hops + 1)
         ]
+
+
+def _together(names: Sequence[str]) -> str:
+    """Return the SQL of the rows of all of some queries."""
+    return (
+        f"unionAll({', '.join(f'${name}' for name in names)})" if len(names) > 1 else f"${names[0]}"
+    )
 
 
 def complete(answer: Mapping[str, Any]) -> bool:
