@@ -264,13 +264,13 @@ class SearchStatement:
                 f" ORDER BY sum DESC, chunkId LIMIT {ahead.first:d}"
             )
         self._queries["ahead"] = (
-            f"SELECT @rid AS rid, {', '.join(TEXT_COLUMNS)} FROM"
-            f" (SELECT expand(rid) FROM (SELECT DISTINCT rid FROM (SELECT expand({_together(orders)}))))"
+            f"SELECT @rid AS rid, {', '.join(TEXT_COLUMNS)} FROM (SELECT expand(rid) FROM"
+            f" (SELECT DISTINCT rid FROM (SELECT expand({_together(orders)}))))"
         )
         self._answer.append("ahead")
 
     def _share(self, found_by: By, by: By, parameter: str, half: float | None) -> str | None:
-        """Return the SQL of the share of the score by ``by`` in the sum of a row, if it is known."""
+        """Return the SQL of the share of the score ``by`` something in a sum, if it is known."""
         columns = {id(other): column for column, other in self._by_column.items()}
         column = "score" if by is found_by else columns.get(id(by))
         if column is None:
