@@ -19,7 +19,7 @@ from ability_search.files.selection import (
     unmatched_patterns,
 )
 from ability_search.filters.tree import Field, OneOf
-from ability_search.index.index_calls import IndexReport, Progress, Report
+from ability_search.index.index_calls import IndexReport, Report
 from ability_search.index.index_fields import FileFields, IndexFields
 from ability_search.index.index_ports import IndexPorts
 from ability_search.index.pipeline import IndexPipeline
@@ -157,8 +157,8 @@ class _FileRun:
 
     def reading(self, file: str) -> None:
         """Report what is being read, from any thread."""
-        progress = Progress(self.result.collection, 0, self.result.documents, f"reading {file}")
-        asyncio.run_coroutine_threadsafe(self.report(progress), self.loop)
+        progress = self.report(0, self.result.documents, f"reading {file}")
+        asyncio.run_coroutine_threadsafe(progress, self.loop)
 
     async def send(self, documents: Sequence[Document]) -> Collection[str]:
         """Index documents; return the sources of those whose text is needed."""
@@ -174,8 +174,7 @@ class _FileRun:
         total.unchanged += inside
         return part.wanted
 
-    async def report(self, progress: Progress) -> None:
+    async def report(self, done: int, _total: int, stage: str) -> None:
         """Report the progress of a part as that of the whole."""
-        total = self.result
-        done = total.done + progress.done + sum(not each.part for each in self.skipped)
-        await self.publish(Progress(total.collection, done, total.documents, progress.stage))
+        done += self.result.done + sum(not each.part for each in self.skipped)
+        await self.publish(done, self.result.documents, stage)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -16,7 +16,7 @@ from ability_search.errors import Busy, DatabaseUnavailable, NotFound, SearchErr
 from ability_search.index.generations import Generations, compared_sources
 from ability_search.index.index_calls import (
     IndexReport,
-    Progress,
+    Report,
     configured,
     detected_language,
     recipe_for,
@@ -54,9 +54,6 @@ _SAMPLE = 16
 """Sources from which the average length of chunks is estimated."""
 _PASSES = 10
 """Maximum number of passes that catch up with concurrent writes before giving up."""
-
-Advance = Callable[[int, int, str], Awaitable[None]]
-"""A callback for progress: sources done, sources in total, stage."""
 
 
 class Reindexer:
@@ -321,7 +318,7 @@ class Reindexer:
         await self._store.create_generation(built)
         return built
 
-    async def _build(self, job: Job, advance: Advance) -> None:
+    async def _build(self, job: Job, advance: Report) -> None:
         """Complete the generation of a job and switch the collection to it, which ends the job.
 
         The generation may have been begun by any worker and be in any state. The switch happens
@@ -377,7 +374,7 @@ class Reindexer:
         live: Collection,
         built: Collection,
         options: IndexFields,
-        advance: Advance,
+        advance: Report,
         totals: IndexReport,
         compared: bool = True,
     ) -> int:
@@ -392,8 +389,8 @@ class Reindexer:
             async for restored in self._restorable(live, wanted):
                 documents = [each for each in restored if compared or not each.dedup_threshold]
 
-                async def further(progress: Progress, before: int = seen) -> None:
-                    await advance(before + progress.done, live.sources, "reindexing")
+                async def further(done: int, _total: int, _stage: str, before: int = seen) -> None:
+                    await advance(before + done, live.sources, "reindexing")
 
                 part = await self._indexing.index(
                     built.name, documents, options, further, rebuild=True

@@ -126,8 +126,8 @@ class _Table:
         if value.cancel:
             job = await self._services.reindexing.cancel(value.collection)
             return responses.cancelled_result(job)
-        announced = RunningJob(call, value.job_id)
-        async with announced.failing(value.collection):
+        announced = RunningJob(call, value.collection, value.job_id)
+        async with announced.failing():
             run = await self._services.reindexing.start(
                 value.collection, value, job_id=announced.id
             )

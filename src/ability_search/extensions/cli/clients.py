@@ -18,7 +18,6 @@ from ability_search.extensions.cli import logs, output
 from ability_search.extensions.cli.settings import Logging
 
 if TYPE_CHECKING:
-    from ability_search.index.index_calls import Progress as Counts
     from ability_search.index.index_calls import Report
 
 T = TypeVar("T")
@@ -115,8 +114,8 @@ def report_bar(name: str, *, hidden: bool) -> Iterator[Report]:
     """Show a progress bar as :func:`progress_bar`; yield a callback for the indexing services."""
     with progress_bar(name, total=None, hidden=hidden) as advance:
 
-        async def report(counts: Counts) -> None:
-            advance(counts.done, counts.total, counts.stage)
+        async def report(done: int, total: int, stage: str) -> None:
+            advance(done, total, stage)
 
         yield report
 
