@@ -30,14 +30,13 @@ from ability_search.store.values import Read, Sources
 _PAGE = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class FileReport:
+@dataclass(slots=True)
+class FileReport(IndexReport):
     """The result of indexing files."""
 
-    index: IndexReport
-    files: int
-    skipped: list[Skipped]
-    removed: int
+    files: int = 0
+    skipped: list[Skipped] = field(default_factory=list)
+    removed: int = 0
 
 
 class FileIndexing:
@@ -72,7 +71,7 @@ class FileIndexing:
             InvalidInput: if there is nothing there, or a pattern is wrong.
         """
         selection = await asyncio.to_thread(self._select, request)
-        result = IndexReport(name, len(selection.files), options.model or "")
+        result = FileReport(name, len(selection.files), options.model or "")
         run = _FileRun(self._indexing, self._sources, options, report, result)
         limits = self._settings.limits
         await send_changed(
@@ -83,14 +82,15 @@ class FileIndexing:
             most_bytes=limits.batch_bytes,
             format=request.format,
         )
-        unread = [*selection.skipped, *run.skipped]
-        removed = await self._sources.discard(name, [each.path for each in unread if each.stale])
+        result.files = len(selection.files) - run.unread
+        unread = result.skipped = [*selection.skipped, *result.skipped]
+        stale = [each.path for each in unread if each.stale]
+        result.removed = await self._sources.discard(name, stale)
         kept = await self._sources.stored(name, [each.path for each in unread if not each.stale])
         result.warnings += kept_texts(kept)
         if request.sweep:
-            removed += await self._sweep(selection, result, confirmed=request.sweep_all)
-        taken = len(selection.files) - sum(not each.part for each in run.skipped)
-        return FileReport(result, taken, unread, removed)
+            result.removed += await self._sweep(selection, result, confirmed=request.sweep_all)
+        return result
 
     def _select(self, request: FileFields) -> Selection:
         roots = self._settings.files.allowed_roots
@@ -147,13 +147,17 @@ class _FileRun:
     sources: StoredSources
     options: IndexFields
     publish: Report
-    result: IndexReport
-    skipped: list[Skipped] = field(default_factory=list)
+    result: FileReport
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
+
+    @property
+    def unread(self) -> int:
+        """Number of files that cannot be read."""
+        return sum(not each.part for each in self.result.skipped)
 
     def skip(self, files: Sequence[Skipped]) -> None:
         """Record files that cannot be read."""
-        self.skipped += files
+        self.result.skipped += files
 
     def reading(self, file: str) -> None:
         """Report what is being read, from any thread."""
@@ -176,5 +180,5 @@ class _FileRun:
 
     async def report(self, done: int, _total: int, stage: str) -> None:
         """Report the progress of a part as that of the whole."""
-        done += self.result.done + sum(not each.part for each in self.skipped)
+        done += self.result.done + self.unread
         await self.publish(done, self.result.documents, stage)

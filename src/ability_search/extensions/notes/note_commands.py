@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import typer
 
@@ -196,8 +196,6 @@ def _cell(value: object) -> str:
 @dataclass(frozen=True, slots=True)
 class HopsOption:
     """The option of `search` for graph expansion with all other values as by default."""
-
-    place: ClassVar[int] = 100
 
     hops: Annotated[
         int | None,
