@@ -39,6 +39,7 @@ class FileReport(IndexReport):
     removed: int = 0
 
 
+@dataclass(frozen=True, slots=True)
 class FileIndexing:
     """The index-file service.
 
@@ -49,14 +50,10 @@ class FileIndexing:
         base: Directory that relative paths start from.
     """
 
-    def __init__(
-        self, ports: IndexPorts, indexing: IndexPipeline, sources: StoredSources, *, base: Path
-    ) -> None:
-        self._ports = ports
-        self._settings = ports.settings
-        self._indexing = indexing
-        self._sources = sources
-        self._base = base
+    ports: IndexPorts
+    indexing: IndexPipeline
+    sources: StoredSources
+    base: Path
 
     async def index(
         self, name: str, request: FileFields, options: IndexFields, report: Report
@@ -72,12 +69,12 @@ class FileIndexing:
         """
         selection = await asyncio.to_thread(self._select, request)
         result = FileReport(name, len(selection.files), options.model or "")
-        run = _FileRun(self._indexing, self._sources, options, report, result)
-        limits = self._settings.limits
+        run = _FileRun(self.indexing, self.sources, options, report, result)
+        limits = self.ports.settings.limits
         await send_changed(
             [selection],
             run,
-            self._settings,
+            self.ports.settings,
             most=limits.batch_documents,
             most_bytes=limits.batch_bytes,
             format=request.format,
@@ -85,16 +82,16 @@ class FileIndexing:
         result.files = len(selection.files) - run.unread
         unread = result.skipped = [*selection.skipped, *result.skipped]
         stale = [each.path for each in unread if each.stale]
-        result.removed = await self._sources.discard(name, stale)
-        kept = await self._sources.stored(name, [each.path for each in unread if not each.stale])
+        result.removed = await self.sources.discard(name, stale)
+        kept = await self.sources.stored(name, [each.path for each in unread if not each.stale])
         result.warnings += kept_texts(kept)
         if request.sweep:
             result.removed += await self._sweep(selection, result, confirmed=request.sweep_all)
         return result
 
     def _select(self, request: FileFields) -> Selection:
-        roots = self._settings.files.allowed_roots
-        path, root = allowed(request.path, roots, base=self._base)
+        roots = self.ports.settings.files.allowed_roots
+        path, root = allowed(request.path, roots, base=self.base)
         selection = select(
             path,
             root,
@@ -112,13 +109,13 @@ class FileIndexing:
         What :meth:`.Selection.swept` doubts is kept, unless it was confirmed.
         """
         name = result.collection
-        collection = await self._ports.registry.reload(name)
+        collection = await self.ports.registry.reload(name)
         if collection is None:
             return 0
         stored: list[str] = []
         of = Sources(filter=OneOf(Field("file"), (True,)))
         ask = Read(of, collection, NAMES, _PAGE, after=selection.prefix)
-        async for page in read_pages(self._ports.store, ask):
+        async for page in read_pages(self.ports.store, ask):
             names = (row["source"] for row in page.items)
             below = [source for source in names if source.startswith(selection.prefix)]
             stored += below
@@ -136,7 +133,7 @@ class FileIndexing:
                 " (sweepAll deletes them)"
             )
         parts = [gone[start : start + _PAGE] for start in range(0, len(gone), _PAGE)]
-        return sum([await self._sources.discard(name, part) for part in parts])
+        return sum([await self.sources.discard(name, part) for part in parts])
 
 
 @dataclass(slots=True)

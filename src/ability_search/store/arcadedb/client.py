@@ -7,6 +7,7 @@ import logging
 import re
 import time
 from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 from ability_search.errors import DatabaseUnavailable, StatementRefused, TooLarge
@@ -55,6 +56,7 @@ _LOGGED = 200
 _NOTES: Mapping[str, Value] = {"db.system.name": "arcadedb"}
 
 
+@dataclass(slots=True, eq=False)
 class BrokerScripts:
     """Runs :class:`.Scripts` over a broker.
 
@@ -69,23 +71,18 @@ class BrokerScripts:
         patience: Seconds for which a statement waits for a database ability that is restarting.
     """
 
-    def __init__(
-        self,
-        invoke: Invoke,
-        *,
-        database: str,
-        timeout: float,
-        meter: Meter = UNMETERED,
-        providers: Providers | None = None,
-        patience: float = 0.0,
-    ) -> None:
-        self._invoke = invoke
-        self._pin = None if providers is None else ProviderPin(providers, self._run_on)
-        self._database = database
-        self._timeout = timeout
-        self._meter = meter
-        self._patience = patience
-        self._answered = False
+    invoke: Invoke
+    _: KW_ONLY
+    database: str
+    timeout: float
+    meter: Meter = UNMETERED
+    providers: Providers | None = None
+    patience: float = 0.0
+    _pin: ProviderPin | None = field(init=False)
+    _answered: bool = False
+
+    def __post_init__(self) -> None:
+        self._pin = None if self.providers is None else ProviderPin(self.providers, self._run_on)
 
     async def database_ids(self) -> dict[str, str | None]:
         """Return the ids of the databases on the network, as :meth:`.ProviderPin.ids`."""
@@ -93,7 +90,7 @@ class BrokerScripts:
 
     async def read(self, script: str, params: Mapping[str, Any]) -> Any:
         """Run a script or query; retry it if the connection failed or a write conflicted."""
-        deadline = time.monotonic() + self._timeout
+        deadline = time.monotonic() + self.timeout
 
         async def run() -> Any:
             left = max(0.001, deadline - time.monotonic())
@@ -104,18 +101,18 @@ class BrokerScripts:
             when=_passing,
             attempts=_READ_ATTEMPTS,
             pause=growing(0.1, longest=1.0),
-            within=self._timeout,
-            meter=self._meter,
+            within=self.timeout,
+            meter=self.meter,
         )
 
     async def write(self, script: str, params: Mapping[str, Any]) -> Any:
         """Run a script once; if the database is missing, create it first."""
-        return await self._run(Statement(script, params), self._timeout, write=True)
+        return await self._run(Statement(script, params), self.timeout, write=True)
 
     async def _run(self, statement: Statement, timeout: float, *, write: bool) -> Any:
         """Run a statement; wait for a database that has answered before and is restarting."""
         started = time.monotonic()
-        patience = min(timeout, self._patience) if self._answered else 0.0
+        patience = min(timeout, self.patience) if self._answered else 0.0
         while True:
             left = max(0.001, started + timeout - time.monotonic())
             try:
@@ -132,18 +129,18 @@ class BrokerScripts:
         self, statement: Statement, agent: str | None, write: bool, timeout: float | None = None
     ) -> Any:
         """Run a statement on the database of one agent; a write creates it if it is missing."""
-        timeout = timeout or self._timeout
+        timeout = timeout or self.timeout
         try:
             return await self._execute(statement, agent, write, timeout)
         except StatementRefused as exc:
             if exc.reason != "missing_database" or not write:
                 raise
         try:
-            await self._call("arcade-db-create", {"name": self._database}, timeout, agent)
+            await self._call("arcade-db-create", {"name": self.database}, timeout, agent)
         except StatementRefused as exc:
             if "exist" not in exc.detail:
                 raise
-        log.info("created database %s", self._database)
+        log.info("created database %s", self.database)
         if self._pin is not None:
             await self._pin.created(agent)
         return await self._execute(statement, agent, write, timeout)
@@ -156,7 +153,7 @@ class BrokerScripts:
         key = "command" if write else "query"
         tool = f"arcade-{key}"
         request = {
-            "database": self._database,
+            "database": self.database,
             key: script,
             # The engine caches parsed queries, but parses a script each time.
             "language": "sqlscript" if write or ";" in script else "sql",
@@ -181,7 +178,7 @@ class BrokerScripts:
         self, tool: str, tool_input: Mapping[str, Any], timeout: float, agent: str | None
     ) -> Mapping[str, Any]:
         try:
-            answer = await self._invoke(tool, tool_input, timeout=timeout, target_agent=agent)
+            answer = await self.invoke(tool, tool_input, timeout=timeout, target_agent=agent)
         except FrameTooLarge as exc:
             raise TooLarge(
                 f"{exc.size} bytes for the database, at most {exc.limit} fit into a message",
