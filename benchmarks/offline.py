@@ -25,7 +25,6 @@ from ability_search.documents import Document, SparseVector, Vector
 from ability_search.extensions.evaluation.judged_sets import Dataset
 from ability_search.extensions.localstack.served_models import models_config
 from ability_search.filters.predicate import matches
-from ability_search.index.index_calls import Progress
 from ability_search.index.index_fields import IndexFields
 from ability_search.ports import Embedder
 from ability_search.providers.model_servers import ModelServers
@@ -59,7 +58,7 @@ _NOBODY: Any = None
 """In place of the models that no query here uses."""
 
 
-async def _unreported(_progress: Progress) -> None:
+async def _unreported(*_progress: object) -> None:
     """Nobody listens."""
 
 

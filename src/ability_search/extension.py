@@ -173,6 +173,16 @@ class Extension:
         return tuple(name.removeprefix("register_") for name in hooks if hasattr(self.plugin, name))
 
 
+def _flat(lists: Sequence[Iterable[Any]]) -> list[Any]:
+    """Return what all extensions added, in their order: hooks are called last to first."""
+    return [each for entries in reversed(lists) for each in entries]
+
+
+def _added(respect: str) -> Any:
+    """Return the property with what all extensions added in a respect, in their order."""
+    return cached_property(lambda self: _flat(getattr(self._plugins.hook, f"register_{respect}")()))
+
+
 class Extensions:
     """The extensions of a process.
 
@@ -183,6 +193,17 @@ class Extensions:
     Raises:
         ConfigurationError: if a name is not that of an extension, or a plugin cannot be imported.
     """
+
+    routes: list[str] = _added("routes")
+    """The modules with further routes of the gateway."""
+    search_options: list[type[SearchOptions]] = _added("search_options")
+    """The further options of the command search."""
+    query_options: list[type[QueryInput]] = _added("query_options")
+    """The models of further options of search-query."""
+    stages: list[Stage | StageFactory] = _added("stages")
+    """The further stages of a query."""
+    tools: list[ToolRow] = _added("tools")
+    """The further tools of the worker."""
 
     def __init__(self, chosen: Sequence[str] = ()) -> None:
         found = installed_plugins()
@@ -217,29 +238,9 @@ class Extensions:
         return {each.name: each for each in sorted(components, key=lambda each: each.place)}
 
     @cached_property
-    def routes(self) -> list[str]:
-        """The modules with further routes of the gateway."""
-        return _flat(self._plugins.hook.register_routes())
-
-    @cached_property
     def checks(self) -> dict[str, Callable[[Any], Awaitable[str]]]:
         """The further checks of the command doctor by name."""
         return dict(_flat([each.items() for each in self._plugins.hook.register_checks()]))
-
-    @cached_property
-    def search_options(self) -> list[type[SearchOptions]]:
-        """The further options of the command search."""
-        return _flat(self._plugins.hook.register_search_options())
-
-    @cached_property
-    def query_options(self) -> list[type[QueryInput]]:
-        """The models of further options of search-query."""
-        return _flat(self._plugins.hook.register_query_options())
-
-    @cached_property
-    def stages(self) -> list[Stage | StageFactory]:
-        """The further stages of a query."""
-        return _flat(self._plugins.hook.register_stages())
 
     @cached_property
     def steps(self) -> list[AddedSteps]:
@@ -252,20 +253,10 @@ class Extensions:
         """The formats of documents, those of the core included."""
         return FormatTable(_flat(self._plugins.hook.register_formats()))
 
-    @cached_property
-    def tools(self) -> list[ToolRow]:
-        """The further tools of the worker."""
-        return _flat(self._plugins.hook.register_tools())
-
     def handlers(self, services: Services) -> dict[str, Handler]:
         """Return the handlers of the further tools by name."""
         opened = self._plugins.hook.open_tools(services=services)
         return {name: handler for handlers in opened for name, handler in handlers.items()}
-
-
-def _flat(lists: Sequence[Iterable[Any]]) -> list[Any]:
-    """Return what all extensions added, in their order: hooks are called last to first."""
-    return [each for entries in reversed(lists) for each in entries]
 
 
 _loaded: Extensions | None = None

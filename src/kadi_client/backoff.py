@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
 _LONGEST_PAUSE = 24 * 3600.0
 
 
+@dataclass(slots=True, kw_only=True)
 class Backoff:
     """Exponential backoff with full jitter.
 
@@ -18,31 +20,23 @@ class Backoff:
     Architecture Blog, 2015. A connection that lived for ``stable`` seconds resets the count.
     """
 
-    def __init__(
-        self,
-        *,
-        base: float = 0.25,
-        cap: float = 30.0,
-        stable: float = 60.0,
-        uniform: Callable[[float, float], float] = random.uniform,
-    ) -> None:
-        self._base = base
-        self._cap = cap
-        self._stable = stable
-        self._uniform = uniform
-        self._attempts = 0
+    base: float = 0.25
+    cap: float = 30.0
+    stable: float = 60.0
+    uniform: Callable[[float, float], float] = random.uniform
+    _attempts: int = 0
 
     def delay(self, lived: float) -> float:
         """Return the seconds to wait.
 
         ``lived`` is the lifetime of the last connection in seconds, 0 if the attempt failed.
         """
-        if lived >= self._stable:
+        if lived >= self.stable:
             self._attempts = 0
         # 2**32 times any sensible base exceeds any sensible cap, without overflowing a float.
-        ceiling = min(self._cap, self._base * 2.0 ** min(self._attempts, 32))
+        ceiling = min(self.cap, self.base * 2.0 ** min(self._attempts, 32))
         self._attempts += 1
-        return self._uniform(0.0, ceiling)
+        return self.uniform(0.0, ceiling)
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:

@@ -9,6 +9,7 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, NoReturn
 
 from websockets.exceptions import ConnectionClosed
@@ -54,6 +55,7 @@ Received = Invocation | CancelParams | Event
 """A message of a broker that is no answer."""
 
 
+@dataclass(eq=False)
 class Session(Caller):
     """One session with a broker over one WebSocket.
 
@@ -62,45 +64,37 @@ class Session(Caller):
     key, under which :meth:`answer_to` waits for its answer. Times are those of the loop's clock.
     """
 
-    def __init__(
-        self,
-        socket: ClientSocket,
-        identity: Identity,
-        *,
-        role: str = "agent",
-        name: str | None = None,
-        version: str | None = None,
-        networks: Sequence[str] = ("global",),
-        max_message_bytes: int = MAX_MESSAGE_BYTES,
-        wall_clock: Callable[[], float] = time.time,
-    ) -> None:
-        self._socket = socket
-        self._identity = identity
-        self._role = role
-        self._name = name
-        self._version = version
-        self._networks = list(networks)
-        self._max_message_bytes = max_message_bytes
+    socket: ClientSocket
+    identity: Identity
+    _: KW_ONLY
+    role: str = "agent"
+    name: str | None = None
+    version: str | None = None
+    networks: Sequence[str] = ("global",)
+    max_message_bytes: int = MAX_MESSAGE_BYTES
+    wall_clock: Callable[[], float] = time.time
+    ready: bool = field(default=False, init=False)
+    """Whether the handshake is complete."""
+    agent_id: str = field(init=False)
+    """The agent id assigned by the broker; before authentication, the expected one."""
+    next_beat: float = field(default=float("inf"), init=False)
+    """Time of the next call of :meth:`tick`."""
+
+    def __post_init__(self) -> None:
+        self.agent_id = self.identity.agent_id
         self._outgoing: deque[bytes] = deque()
         self._waits_for_peer = asyncio.Event()
         self._last_key = 0
         self._waiters: dict[int, asyncio.Future[Raw]] = {}
-        self._calls = OpenCalls(max_bytes=max_message_bytes)
+        self._calls = OpenCalls(max_bytes=self.max_message_bytes)
         self._extended = False
         # Request ids are UUIDs, random except for the last group, which is a counter.
         self._request_prefix = str(uuid.uuid4())[:24]
-        self._wall_clock = wall_clock
         self._beat_interval = seconds_between_beats(None)
         self._last_heard = 0.0
         self._refused: Exception | None = None
         self._lost: str | None = None
         self._on_lost: Callable[[], None] | None = None
-        self.ready = False
-        """Whether the handshake is complete."""
-        self.agent_id = identity.agent_id
-        """The agent id assigned by the broker; before authentication, the expected one."""
-        self.next_beat = float("inf")
-        """Time of the next call of :meth:`tick`."""
 
     async def run(
         self,
@@ -134,12 +128,12 @@ class Session(Caller):
                 on_ready()
                 await self._beat()
                 self.lose("the broker has stopped responding")
-            self._socket.transport.abort()
+            self.socket.transport.abort()
 
         self._on_lost = on_lost
         tasks = [asyncio.create_task(open_and_beat()), asyncio.create_task(self._write())]
         try:
-            await self._socket.deliver(take)
+            await self.socket.deliver(take)
         except ConnectionClosed as exc:
             if self._refused is not None:
                 raise self._refused from None
@@ -168,17 +162,17 @@ class Session(Caller):
             AuthenticationError: if the broker refuses the identity.
             KadiError: if it refuses anything else, or the tools are too large to send.
         """
-        params: dict[str, Any] = {"role": self._role, "networks": self._networks}
-        if self._name:
-            params["name"] = self._name
-        if self._version:
-            params["version"] = self._version
+        params: dict[str, Any] = {"role": self.role, "networks": list(self.networks)}
+        if self.name:
+            params["name"] = self.name
+        if self.version:
+            params["version"] = self.version
         hello = read(await self._ask("kadi.session.hello", params), Hello)
         self._beat_interval = seconds_between_beats(hello.heartbeat_interval)
         self._extended = hello.answers_directly
         proof = {
-            "publicKey": self._identity.public_key,
-            "signature": self._identity.sign(hello.nonce),
+            "publicKey": self.identity.public_key,
+            "signature": self.identity.sign(hello.nonce),
             "nonce": hello.nonce,
         }
         try:
@@ -200,10 +194,10 @@ class Session(Caller):
         """Return the params of a request that replaces the tools of this session."""
         params: dict[str, Any] = {
             "tools": [describe(tool) for tool in tools],
-            "networks": self._networks,
+            "networks": list(self.networks),
         }
-        if self._name:
-            params["displayName"] = self._name
+        if self.name:
+            params["displayName"] = self.name
         return params
 
     async def _beat(self) -> None:
@@ -222,7 +216,7 @@ class Session(Caller):
         if now - self._last_heard > self._beat_interval * BEATS_UNTIL_DEAD:
             return False
         if now >= self.next_beat:
-            self.post("kadi.session.heartbeat", {"timestamp": round(self._wall_clock() * 1000)})
+            self.post("kadi.session.heartbeat", {"timestamp": round(self.wall_clock() * 1000)})
             self.next_beat = now + self._beat_interval
         return True
 
@@ -320,7 +314,7 @@ class Session(Caller):
         event = {"channel": channel, "data": data}
         if network is None and self._extended:
             return [event]
-        networks = self._networks if network is None else [network]
+        networks = self.networks if network is None else [network]
         return [{**event, "networkId": each} for each in networks]
 
     # Outgoing
@@ -333,10 +327,10 @@ class Session(Caller):
         Raises:
             FrameTooLarge: if it is over the limit.
         """
-        if len(frame) > self._max_message_bytes:
-            raise FrameTooLarge(len(frame), self._max_message_bytes)
+        if len(frame) > self.max_message_bytes:
+            raise FrameTooLarge(len(frame), self.max_message_bytes)
         self._outgoing.append(frame)
-        self._socket.send_at_once(self._next_to_send)
+        self.socket.send_at_once(self._next_to_send)
         if self._outgoing:
             self._waits_for_peer.set()
 
@@ -348,7 +342,7 @@ class Session(Caller):
     async def drain(self) -> None:
         """Send what is queued; wait while the broker is slow to read."""
         with contextlib.suppress(ConnectionClosed):
-            await self._socket.send_all(self._next_to_send)
+            await self.socket.send_all(self._next_to_send)
 
     async def goodbye(self, timeout: float) -> None:
         """Announce an orderly close; wait at most ``timeout`` seconds to send it."""

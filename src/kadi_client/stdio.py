@@ -17,6 +17,7 @@ import secrets
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from kadi_client.errors import METHOD_NOT_FOUND, FrameTooLarge, ProtocolError
@@ -112,22 +113,16 @@ async def _receive(reader: PipeReader, peer: _Peer, max_message_bytes: int) -> N
         peer.receive(item)
 
 
+@dataclass(eq=False)
 class _Peer(Caller):
     """The peer: its session methods are answered here, its calls by the provider."""
 
-    def __init__(
-        self,
-        provider: Provider,
-        writer: PipeWriter,
-        card: Mapping[str, str],
-        max_message_bytes: int,
-    ) -> None:
-        self._provider = provider
-        self._writer = writer
-        self._card = card
-        self._max_message_bytes = max_message_bytes
-        self._headed = True
-        self._loaded = False
+    provider: Provider
+    writer: PipeWriter
+    card: Mapping[str, str]
+    max_message_bytes: int
+    _headed: bool = True
+    _loaded: bool = False
 
     def addressed(self, *, headed: bool, loaded: bool = False) -> _Peer:
         """Return the same peer, to be sent messages in one of the two framings.
@@ -139,12 +134,12 @@ class _Peer(Caller):
         return peer
 
     def send(self, message: bytes) -> None:
-        if len(message) > self._max_message_bytes:
-            raise FrameTooLarge(len(message), self._max_message_bytes)
-        self._writer.put(frame(message, headed=self._headed))
+        if len(message) > self.max_message_bytes:
+            raise FrameTooLarge(len(message), self.max_message_bytes)
+        self.writer.put(frame(message, headed=self._headed))
 
     async def drain(self) -> None:
-        await self._writer.drain()
+        await self.writer.drain()
 
     def send_event(self, channel: str, data: Any) -> None:
         if self._loaded:
@@ -176,7 +171,7 @@ class _Peer(Caller):
 
     def _act(self, message: Frame) -> bool:
         if message.method == "kadi.ability.cancel":
-            self._provider.cancel(str(read(message.params, CancelParams).request_id))
+            self.provider.cancel(str(read(message.params, CancelParams).request_id))
         if message.has_id:
             self._answer(message)
         return message.method not in _LEAVING
@@ -186,19 +181,17 @@ class _Peer(Caller):
             invocation = read_invocation(message)
             loaded = message.method == "invoke"
             if loaded or invocation.tool != LIST_METHOD:
-                self._provider.accept(
-                    invocation, self.addressed(headed=self._headed, loaded=loaded)
-                )
+                self.provider.accept(invocation, self.addressed(headed=self._headed, loaded=loaded))
                 return
         self.respond(message.id, self._result(message.method))
 
     def _result(self, method: str | None) -> Any:
-        listing = {"tools": [describe(tool) for tool in self._provider.tools]}
+        listing = {"tools": [describe(tool) for tool in self.provider.tools]}
         match method:
             case "kadi.ability.list" | "kadi.ability.request":
                 return listing
             case "readAgentJson":
-                return {**self._card, **listing}
+                return {**self.card, **listing}
             case "shutdown":
                 return {"ok": True}
             case "kadi.session.ping" | "kadi.session.heartbeat":

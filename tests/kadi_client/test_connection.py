@@ -91,7 +91,7 @@ async def test_connecting_proves_the_identity_and_registers(broker: FakeBroker) 
 
 async def test_small_frames_are_not_delayed(connection: Connection) -> None:
     session = await connection._next_session()
-    sock = session._socket.transport.get_extra_info("socket")
+    sock = session.socket.transport.get_extra_info("socket")
     assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 

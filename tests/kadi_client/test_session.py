@@ -54,7 +54,7 @@ def new(**options: Any) -> Session:
 
 
 def sent(session: Session) -> list[dict[str, Any]]:
-    socket = cast(Socket, session._socket)
+    socket = cast(Socket, session.socket)
     frames, socket.frames = socket.frames, []
     return [json.loads(frame) for frame in frames]
 

@@ -39,16 +39,6 @@ DocumentLike = inputs.DocumentInput | Mapping[str, Any]
 
 _PAGE = 1000
 _OPEN_SECONDS = 10.0
-_COUNTED = (
-    "documents",
-    "chunks",
-    "added",
-    "updated",
-    "unchanged",
-    "deduplicated",
-    "reused",
-    "took_ms",
-)
 
 
 class SearchClient:
@@ -408,7 +398,8 @@ def _json(checked: BaseModel) -> dict[str, Any]:
 
 
 def _sum(one: results.IndexResult, other: results.IndexResult) -> results.IndexResult:
-    counts = {name: getattr(one, name) + getattr(other, name) for name in _COUNTED}
+    names = (*results.COUNTED, "took_ms")
+    counts = {name: getattr(one, name) + getattr(other, name) for name in names}
     lists = {
         name: [*(getattr(one, name) or ()), *(getattr(other, name) or ())] or None
         for name in ("warnings", "wanted")

@@ -19,7 +19,7 @@ from ability_search.files.selection import (
     unmatched_patterns,
 )
 from ability_search.filters.tree import Field, OneOf
-from ability_search.index.index_calls import IndexReport, Progress, Report
+from ability_search.index.index_calls import IndexReport, Report
 from ability_search.index.index_fields import FileFields, IndexFields
 from ability_search.index.index_ports import IndexPorts
 from ability_search.index.pipeline import IndexPipeline
@@ -30,16 +30,16 @@ from ability_search.store.values import Read, Sources
 _PAGE = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class FileReport:
+@dataclass(slots=True)
+class FileReport(IndexReport):
     """The result of indexing files."""
 
-    index: IndexReport
-    files: int
-    skipped: list[Skipped]
-    removed: int
+    files: int = 0
+    skipped: list[Skipped] = field(default_factory=list)
+    removed: int = 0
 
 
+@dataclass(frozen=True, slots=True)
 class FileIndexing:
     """The index-file service.
 
@@ -50,14 +50,10 @@ class FileIndexing:
         base: Directory that relative paths start from.
     """
 
-    def __init__(
-        self, ports: IndexPorts, indexing: IndexPipeline, sources: StoredSources, *, base: Path
-    ) -> None:
-        self._ports = ports
-        self._settings = ports.settings
-        self._indexing = indexing
-        self._sources = sources
-        self._base = base
+    ports: IndexPorts
+    indexing: IndexPipeline
+    sources: StoredSources
+    base: Path
 
     async def index(
         self, name: str, request: FileFields, options: IndexFields, report: Report
@@ -72,29 +68,30 @@ class FileIndexing:
             InvalidInput: if there is nothing there, or a pattern is wrong.
         """
         selection = await asyncio.to_thread(self._select, request)
-        result = IndexReport(name, len(selection.files), options.model or "")
-        run = _FileRun(self._indexing, self._sources, options, report, result)
-        limits = self._settings.limits
+        result = FileReport(name, len(selection.files), options.model or "")
+        run = _FileRun(self.indexing, self.sources, options, report, result)
+        limits = self.ports.settings.limits
         await send_changed(
             [selection],
             run,
-            self._settings,
+            self.ports.settings,
             most=limits.batch_documents,
             most_bytes=limits.batch_bytes,
             format=request.format,
         )
-        unread = [*selection.skipped, *run.skipped]
-        removed = await self._sources.discard(name, [each.path for each in unread if each.stale])
-        kept = await self._sources.stored(name, [each.path for each in unread if not each.stale])
+        result.files = len(selection.files) - run.unread
+        unread = result.skipped = [*selection.skipped, *result.skipped]
+        stale = [each.path for each in unread if each.stale]
+        result.removed = await self.sources.discard(name, stale)
+        kept = await self.sources.stored(name, [each.path for each in unread if not each.stale])
         result.warnings += kept_texts(kept)
         if request.sweep:
-            removed += await self._sweep(selection, result, confirmed=request.sweep_all)
-        taken = len(selection.files) - sum(not each.part for each in run.skipped)
-        return FileReport(result, taken, unread, removed)
+            result.removed += await self._sweep(selection, result, confirmed=request.sweep_all)
+        return result
 
     def _select(self, request: FileFields) -> Selection:
-        roots = self._settings.files.allowed_roots
-        path, root = allowed(request.path, roots, base=self._base)
+        roots = self.ports.settings.files.allowed_roots
+        path, root = allowed(request.path, roots, base=self.base)
         selection = select(
             path,
             root,
@@ -112,13 +109,13 @@ class FileIndexing:
         What :meth:`.Selection.swept` doubts is kept, unless it was confirmed.
         """
         name = result.collection
-        collection = await self._ports.registry.reload(name)
+        collection = await self.ports.registry.reload(name)
         if collection is None:
             return 0
         stored: list[str] = []
         of = Sources(filter=OneOf(Field("file"), (True,)))
         ask = Read(of, collection, NAMES, _PAGE, after=selection.prefix)
-        async for page in read_pages(self._ports.store, ask):
+        async for page in read_pages(self.ports.store, ask):
             names = (row["source"] for row in page.items)
             below = [source for source in names if source.startswith(selection.prefix)]
             stored += below
@@ -136,7 +133,7 @@ class FileIndexing:
                 " (sweepAll deletes them)"
             )
         parts = [gone[start : start + _PAGE] for start in range(0, len(gone), _PAGE)]
-        return sum([await self._sources.discard(name, part) for part in parts])
+        return sum([await self.sources.discard(name, part) for part in parts])
 
 
 @dataclass(slots=True)
@@ -147,18 +144,22 @@ class _FileRun:
     sources: StoredSources
     options: IndexFields
     publish: Report
-    result: IndexReport
-    skipped: list[Skipped] = field(default_factory=list)
+    result: FileReport
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
+
+    @property
+    def unread(self) -> int:
+        """Number of files that cannot be read."""
+        return sum(not each.part for each in self.result.skipped)
 
     def skip(self, files: Sequence[Skipped]) -> None:
         """Record files that cannot be read."""
-        self.skipped += files
+        self.result.skipped += files
 
     def reading(self, file: str) -> None:
         """Report what is being read, from any thread."""
-        progress = Progress(self.result.collection, 0, self.result.documents, f"reading {file}")
-        asyncio.run_coroutine_threadsafe(self.report(progress), self.loop)
+        progress = self.report(0, self.result.documents, f"reading {file}")
+        asyncio.run_coroutine_threadsafe(progress, self.loop)
 
     async def send(self, documents: Sequence[Document]) -> Collection[str]:
         """Index documents; return the sources of those whose text is needed."""
@@ -174,8 +175,7 @@ class _FileRun:
         total.unchanged += inside
         return part.wanted
 
-    async def report(self, progress: Progress) -> None:
+    async def report(self, done: int, _total: int, stage: str) -> None:
         """Report the progress of a part as that of the whole."""
-        total = self.result
-        done = total.done + progress.done + sum(not each.part for each in self.skipped)
-        await self.publish(Progress(total.collection, done, total.documents, progress.stage))
+        done += self.result.done + self.unread
+        await self.publish(done, self.result.documents, stage)

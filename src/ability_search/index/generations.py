@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from ability_search.collection import Collection, type_created_at
 from ability_search.errors import SearchError
@@ -28,6 +28,7 @@ _COMPARED = 500
 """Sources compared at a time."""
 
 
+@dataclass(slots=True, eq=False)
 class Generations:
     """Switches collections to other generations and drops the old ones.
 
@@ -35,11 +36,8 @@ class Generations:
     can perform it when it is due.
     """
 
-    def __init__(self, ports: IndexPorts) -> None:
-        self._store = ports.store
-        self._registry = ports.registry
-        self._grace = ports.settings.database.grace_period
-        self._dropping: set[asyncio.Task[None]] = set()
+    ports: IndexPorts
+    _dropping: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def switch(
         self, old: Collection | None, built: Collection, *, ended: Put | None = None
@@ -55,8 +53,8 @@ class Generations:
             The collection after the switch; ``None`` if either record changed meanwhile.
         """
         name = built.public_name
-        self._registry.forget(name)
-        self._registry.forget(built.name)
+        self.ports.registry.forget(name)
+        self.ports.registry.forget(built.name)
         new = replace(built, name=name, revision=built.revision + 1)
         # Gone, if another worker has taken over the job.
         changes: list[Change] = [delete_collection(built, revision=built.revision)]
@@ -72,19 +70,19 @@ class Generations:
             where: dict[str, Scalar | None] = {"type": old.type, "revision": old.revision}
             changes += [
                 put_collection(new, where=where),
-                retire(old.type, grace=round(self._grace * 1000)),
+                retire(old.type, grace=round(self.ports.settings.database.grace_period * 1000)),
             ]
         if ended is not None:
             changes.append(ended)
-        if not (await self._store.commit(changes)).done:
+        if not (await self.ports.store.commit(changes)).done:
             return None
         if old is not None:
-            self.drop_soon(after=self._grace)
+            self.drop_soon(after=self.ports.settings.database.grace_period)
         return new
 
     async def drop_due(self) -> None:
         """Drop the generations that are due."""
-        for generation in await due_generations(self._store):
+        for generation in await due_generations(self.ports.store):
             await self.drop(generation)
 
     async def sweep(self, *, before: int) -> None:
@@ -92,16 +90,16 @@ class Generations:
 
         ``before`` is in epoch milliseconds.
         """
-        records = await self._registry.records()
+        records = await self.ports.registry.records()
         # Read last: a job that is taken over meanwhile renames its record to one not listed here.
-        wanted = await records_under_construction(self._store)
+        wanted = await records_under_construction(self.ports.store)
         for record in records:
             if record.name in wanted or record.name == record.public_name:
                 continue
             if record.updated_at < before:
-                await self._registry.drop(record)
+                await self.ports.registry.drop(record)
         used = {record.type for record in records}
-        for generation in await self._store.generations():
+        for generation in await self.ports.store.generations():
             created = type_created_at(generation)
             if generation not in used and created is not None and created < before:
                 await self.drop(generation)
@@ -115,7 +113,7 @@ class Generations:
     async def drop(self, generation: str) -> None:
         """Drop a generation."""
         log.info("dropping unused generation %s", generation)
-        await self._store.drop_generation(generation)
+        await self.ports.store.drop_generation(generation)
 
     def drop_soon(self, *, after: float = 0.0) -> None:
         """Drop the generations that are due ``after`` seconds, in a background task."""

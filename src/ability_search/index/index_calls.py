@@ -178,17 +178,8 @@ def _add_first(failures: list[Failure], failure: Failure) -> None:
         failures.append(failure)
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """The progress of a call, in documents."""
-
-    collection: str
-    done: int
-    total: int
-    stage: str
-
-
-Report = Callable[[Progress], Awaitable[None]]
+Report = Callable[[int, int, str], Awaitable[None]]
+"""Takes the progress of a call: the documents done, those in total, and the stage."""
 
 
 @dataclass(slots=True)
@@ -263,4 +254,4 @@ class IndexJob:
     async def progress(self, stage: str) -> None:
         """Publish the progress of the call."""
         report = self.report
-        await self.publish(Progress(report.collection, report.done, report.documents, stage))
+        await self.publish(report.done, report.documents, stage)

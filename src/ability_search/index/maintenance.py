@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from ability_search.collection import Collection
 from ability_search.errors import SearchError
@@ -37,6 +38,7 @@ _STALE_AFTER = 6 * 3600 * 1000
 _SWEEP_EVERY = 600 * 1000
 
 
+@dataclass(slots=True, eq=False)
 class Maintenance:
     """Maintains collections in the background, with one task per collection.
 
@@ -46,20 +48,15 @@ class Maintenance:
         generations: Drops abandoned generations.
     """
 
-    def __init__(
-        self, ports: IndexPorts, statistics_cache: StatisticsCache, generations: Generations
-    ) -> None:
-        self._store = ports.store
-        self._registry = ports.registry
-        self._statistics_cache = statistics_cache
-        self._generations = generations
-        self._now = ports.now
-        self._running: dict[str, asyncio.Task[None]] = {}
-        self._due: set[str] = set()
-        self._inspected: dict[str, tuple[str, float]] = {}
-        """Generations and average lengths for which there are no outdated weights. Writes add none,
-        so that only an interrupted recomputation leaves some; the check reads every chunk."""
-        self._next_sweep = 0
+    ports: IndexPorts
+    statistics_cache: StatisticsCache
+    generations: Generations
+    _running: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    _due: set[str] = field(default_factory=set)
+    _inspected: dict[str, tuple[str, float]] = field(default_factory=dict)
+    """Generations and average lengths for which there are no outdated weights. Writes add none,
+    so that only an interrupted recomputation leaves some; the check reads every chunk."""
+    _next_sweep: int = 0
 
     def schedule(self, record: str) -> None:
         """Maintain a collection in the background; if that is running, do it once more after."""
@@ -71,7 +68,7 @@ class Maintenance:
     async def after_write(self, record: str) -> None:
         """Calibrate a collection, so that its next query has its scores; do the rest later."""
         try:
-            collection = await self._registry.find(record)
+            collection = await self.ports.registry.find(record)
             if collection is not None:
                 await self._calibrate(collection)
         except SearchError as exc:
@@ -107,36 +104,38 @@ class Maintenance:
         Raises:
             DatabaseUnavailable: if the maintenance must be postponed.
         """
-        collection = await self._registry.reload(record)
+        collection = await self.ports.registry.reload(record)
         if collection is None:
             self._inspected.pop(record, None)
             return
-        await self._statistics_cache.fold(collection)
+        await self.statistics_cache.fold(collection)
         collection = await self._renew_weights(collection)
         collection = await self._calibrate(collection)
-        self._registry.learn(record, await self._store.settle(collection))
-        if self._now() >= self._next_sweep:
-            self._next_sweep = self._now() + _SWEEP_EVERY
-            await self._generations.sweep(before=self._now() - _STALE_AFTER)
+        self.ports.registry.learn(record, await self.ports.store.settle(collection))
+        if self.ports.now() >= self._next_sweep:
+            self._next_sweep = self.ports.now() + _SWEEP_EVERY
+            await self.generations.sweep(before=self.ports.now() - _STALE_AFTER)
 
     async def _calibrate(self, collection: Collection) -> Collection:
         """Measure the cosines of a collection that has grown or shrunk since."""
         chunks, before = collection.chunks, collection.calibrated
         if chunks == before or before / _GROWN < chunks < before * _GROWN:
             return collection
-        sample = await sampled(self._store, collection, SAMPLE)
+        sample = await sampled(self.ports.store, collection, SAMPLE)
         found = await asyncio.to_thread(calibration_of, sample)
-        return await self._registry.update(collection, **found._asdict(), calibrated=chunks)
+        return await self.ports.registry.update(collection, **found._asdict(), calibrated=chunks)
 
     async def _renew_weights(self, collection: Collection) -> Collection:
         """Recompute the term weights if the average length differs too much from the assumed one.
 
         An interrupted recomputation is completed.
         """
-        actual = (await self._statistics_cache.of(collection)).average_length
+        actual = (await self.statistics_cache.of(collection)).average_length
         assumed = collection.average_length
         if collection.chunks >= _FEW and not actual / _DRIFT <= assumed <= actual * _DRIFT:
-            collection = await self._registry.update(collection, average_length=round(actual, 2))
+            collection = await self.ports.registry.update(
+                collection, average_length=round(actual, 2)
+            )
         state = (collection.type, collection.average_length)
         if self._inspected.get(collection.name) == state:
             return collection
@@ -157,10 +156,10 @@ class Maintenance:
         while renewed != before:
             before = renewed
             ask = Read(of, collection, _WEIGHTED, _PAGE)
-            async for page in read_pages(self._store, ask):
+            async for page in read_pages(self.ports.store, ask):
                 chunks = [WeightedChunk(**row) for row in page.items]
                 patches = await asyncio.to_thread(_reweighted, chunks, collection, layer)
-                await self._store.patch(collection, patches)
+                await self.ports.store.patch(collection, patches)
                 renewed += len(chunks)
         return renewed
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import replace
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -16,7 +16,7 @@ from ability_search.errors import Busy, DatabaseUnavailable, NotFound, SearchErr
 from ability_search.index.generations import Generations, compared_sources
 from ability_search.index.index_calls import (
     IndexReport,
-    Progress,
+    Report,
     configured,
     detected_language,
     recipe_for,
@@ -55,10 +55,8 @@ _SAMPLE = 16
 _PASSES = 10
 """Maximum number of passes that catch up with concurrent writes before giving up."""
 
-Advance = Callable[[int, int, str], Awaitable[None]]
-"""A callback for progress: sources done, sources in total, stage."""
 
-
+@dataclass(slots=True, eq=False)
 class Reindexer:
     """The reindex service.
 
@@ -76,29 +74,16 @@ class Reindexer:
         publish: Publishes the events of jobs without a waiting caller.
     """
 
-    def __init__(
-        self,
-        ports: IndexPorts,
-        generations: Generations,
-        jobs: Jobs,
-        indexing: IndexPipeline,
-        sources: StoredSources,
-        maintenance: Maintenance,
-        *,
-        publish: Publish,
-    ) -> None:
-        self._ports = ports
-        self._store = ports.store
-        self._registry = ports.registry
-        self._generations = generations
-        self._jobs = jobs
-        self._indexing = indexing
-        self._sources = sources
-        self._maintenance = maintenance
-        self._publish = publish
-        self._runs: dict[str, Run] = {}
-        self._ending: set[asyncio.Task[None]] = set()
-        self._closed = False
+    ports: IndexPorts
+    generations: Generations
+    jobs: Jobs
+    indexing: IndexPipeline
+    sources: StoredSources
+    maintenance: Maintenance
+    publish: Publish
+    _runs: dict[str, Run] = field(default_factory=dict)
+    _ending: set[asyncio.Task[None]] = field(default_factory=set)
+    _closed: bool = False
 
     @property
     def runs(self) -> Sequence[Run]:
@@ -118,12 +103,12 @@ class Reindexer:
         """
         if self._closed:
             raise Busy("the worker is shutting down", retry_after=1.0)
-        live = await self._registry.get(name, fresh=True)
+        live = await self.ports.registry.get(name, fresh=True)
         options = {name: getattr(chosen, name) for name in RebuildFields.model_fields}
-        last = await self._jobs.find(name, REINDEX)
+        last = await self.jobs.find(name, REINDEX)
         if last is not None and last.running:
             begun = last.expired and last.options == options
-            claimed = await self._jobs.claim(last) if begun else None
+            claimed = await self.jobs.claim(last) if begun else None
             if claimed is not None:
                 return self._run(claimed)
             if begun or not last.expired:
@@ -139,12 +124,12 @@ class Reindexer:
             stage="reindexing",
             total=live.sources,
         )
-        new = await self._jobs.begin(job, built, last=last)
+        new = await self.jobs.begin(job, built, last=last)
         if new is None:
-            await self._generations.drop(built.type)
+            await self.generations.drop(built.type)
             raise Busy(f"another worker is rebuilding {name!r}")
         # The generation of the previous job is now marked to be dropped.
-        self._generations.drop_soon()
+        self.generations.drop_soon()
         return self._run(new)
 
     async def cancel(self, name: str) -> Job:
@@ -153,14 +138,14 @@ class Reindexer:
         Raises:
             NotFound: if no such job is running.
         """
-        job = await self._jobs.find(name, REINDEX)
-        if job is None or not job.running or not await self._jobs.cancel(job):
+        job = await self.jobs.find(name, REINDEX)
+        if job is None or not job.running or not await self.jobs.cancel(job):
             raise NotFound(
                 "running reindex of a collection",
                 name,
                 hint="search-collection-info shows the last job of the collection.",
             )
-        self._generations.drop_soon()
+        self.generations.drop_soon()
         return job
 
     async def clear(self, name: str) -> int:
@@ -175,23 +160,23 @@ class Reindexer:
             NotFound: if there is no such collection.
             DatabaseUnavailable: if concurrent writes did not stop.
         """
-        await self._registry.get(name)
+        await self.ports.registry.get(name)
         for _ in range(_PASSES):
-            job = await self._jobs.find(name, REINDEX)
+            job = await self.jobs.find(name, REINDEX)
             if job is not None and job.running:
-                await self._jobs.cancel(job)
-            live = await self._registry.current(name)
+                await self.jobs.cancel(job)
+            live = await self.ports.registry.current(name)
             empty = new_collection(
                 new_record(name),
                 live,
                 dimensions=live.dimensions,
                 average_length=live.average_length,
-                now=self._ports.now(),
+                now=self.ports.now(),
             )
-            built = await self._registry.create(empty)
-            if await self._generations.switch(live, built) is not None:
+            built = await self.ports.registry.create(empty)
+            if await self.generations.switch(live, built) is not None:
                 return live.chunks
-            await self._registry.drop(built)
+            await self.ports.registry.drop(built)
         raise _kept_changing()
 
     def cancel_soon(self, run: Run, reason: SearchError) -> None:
@@ -203,16 +188,16 @@ class Reindexer:
 
     async def resume(self) -> None:
         """Continue the jobs that have no worker."""
-        for job in await self._jobs.orphaned(REINDEX):
+        for job in await self.jobs.orphaned(REINDEX):
             if self._closed or job.collection in self._runs:
                 continue
-            claimed = await self._jobs.claim(job)
+            claimed = await self.jobs.claim(job)
             if claimed is None:
                 continue
             if claimed.lost >= _MOST_LOST:
                 log.error("job %s of %s has failed too often, giving up", job.id, job.collection)
-                await self._jobs.fail(claimed, _given_up(claimed))
-                self._generations.drop_soon()
+                await self.jobs.fail(claimed, _given_up(claimed))
+                self.generations.drop_soon()
                 continue
             log.info("continuing job %s of %s", job.id, job.collection)
             self._run(claimed)
@@ -227,7 +212,7 @@ class Reindexer:
         await asyncio.gather(*(run.release() for run in self._runs.values()))
 
     def _run(self, job: Job) -> Run:
-        run = Run(self._jobs, job, self._work, self._publish)
+        run = Run(self.jobs, job, self._work, self.publish)
         self._runs[job.collection] = run
         run.ended.add_done_callback(partial(self._forget, run))
         return run
@@ -244,15 +229,15 @@ class Reindexer:
         while (failure := await self._failure(run)) is not None:
             if run.progress.done > best:
                 backoff, waited, best = Backoff(cap=_LONGEST_PAUSE), 0.0, run.progress.done
-            patient = waited < self._ports.settings.jobs.patience
+            patient = waited < self.ports.settings.jobs.patience
             try:
                 if not (patient and failure.retryable):
                     # If it is refused, another worker has the job.
-                    run.failure = failure if await self._jobs.fail(run.job, failure) else None
-                    self._generations.drop_soon()
+                    run.failure = failure if await self.jobs.fail(run.job, failure) else None
+                    self.generations.drop_soon()
                     return
                 run.progress.stage = f"waiting: {failure.code}"
-                if not await self._jobs.renew(run.job, run.progress):
+                if not await self.jobs.renew(run.job, run.progress):
                     return
                 log.warning("job %s of %s waits: %s", run.job.id, run.job.collection, failure)
                 await run.report(run.progress.done, run.progress.total, run.progress.stage)
@@ -281,7 +266,7 @@ class Reindexer:
         """Cancel a job, retrying until the database responds, so that no worker continues it."""
         pause = growing(_FIRST_PAUSE, longest=_LONGEST_PAUSE)
         await retry(run.cancel, when=_is_known, attempts=None, pause=pause)
-        await retry(self._generations.drop_due, when=_is_known, attempts=None, pause=pause)
+        await retry(self.generations.drop_due, when=_is_known, attempts=None, pause=pause)
 
     # Building a generation
 
@@ -290,7 +275,7 @@ class Reindexer:
 
         Open options are those of the live generation. Errors as for :meth:`start`.
         """
-        settings = self._ports.settings
+        settings = self.ports.settings
         new = configured(options.model or live.model, settings)
         usual = replace(
             live,
@@ -302,26 +287,28 @@ class Reindexer:
             language=options.language or live.language,
         )
         recipe = recipe_for(options, usual, settings)
-        vectors = await self._ports.embed(new.model, [NEUTRAL])
-        page = await read_page(self._store, Read(Sources(filter=COUNTED), live, NAMES, _SAMPLE))
+        vectors = await self.ports.embed(new.model, [NEUTRAL])
+        page = await read_page(
+            self.ports.store, Read(Sources(filter=COUNTED), live, NAMES, _SAMPLE)
+        )
         first = [row["source"] for row in page.items]
         documents = [each async for some in self._restorable(live, first) for each in some]
         language = await detected_language(documents) or live.content_language
         recipe = replace(recipe, content_language=language)
         sample = await asyncio.to_thread(
-            lambda: [prepare(each, recipe, count=self._ports.counter) for each in documents]
+            lambda: [prepare(each, recipe, count=self.ports.counter) for each in documents]
         )
         built = new_collection(
             record,
             recipe,
             dimensions=vectors.shape[1],
             average_length=expected_length(sample),
-            now=self._ports.now(),
+            now=self.ports.now(),
         )
-        await self._store.create_generation(built)
+        await self.ports.store.create_generation(built)
         return built
 
-    async def _build(self, job: Job, advance: Advance) -> None:
+    async def _build(self, job: Job, advance: Report) -> None:
         """Complete the generation of a job and switch the collection to it, which ends the job.
 
         The generation may have been begun by any worker and be in any state. The switch happens
@@ -338,36 +325,39 @@ class Reindexer:
         totals = IndexReport(name, 0, "")
         # All else is in the record; which sources differ is found by comparing both generations.
         options = IndexFields(max_tokens=job.options.get("max_tokens"), force=True)
-        if (live := await self._registry.current(name)).duplicates:
+        if (live := await self.ports.registry.current(name)).duplicates:
             # A stand-in that is not compared itself must be there before its duplicates.
-            built = await self._registry.current(record)
+            built = await self.ports.registry.current(record)
             await self._catch_up(live, built, options, advance, totals, compared=False)
         verified = False
         carried: int | None = None  # revision of the live generation that extensions carried over
         passes = 0
         while passes < _PASSES:
-            live, built = await self._registry.current(name), await self._registry.current(record)
+            live, built = (
+                await self.ports.registry.current(name),
+                await self.ports.registry.current(record),
+            )
             if await self._catch_up(live, built, options, advance, totals):
                 passes += 1
             elif carried != live.revision:
-                for carry in self._ports.added.carry:
-                    await carry(self._ports, live, built)
+                for carry in self.ports.added.carry:
+                    await carry(self.ports, live, built)
                 carried = live.revision
             elif not verified:
                 total = live.sources
                 await advance(total, total, "building the graph")
-                await self._maintenance.maintain(record)
+                await self.maintenance.maintain(record)
                 await advance(total, total, "verifying")
-                built = await self._registry.current(record)
-                await verify(self._store, built)
+                built = await self.ports.registry.current(record)
+                await verify(self.ports.store, built)
                 verified = True
             else:
                 done, result = built.sources, _result(live, built, totals)
-                ended = self._jobs.ended(
+                ended = self.jobs.ended(
                     job, "done", stage="done", done=done, total=done, result=result
                 )
-                if await self._generations.switch(live, built, ended=ended):
-                    self._maintenance.schedule(name)
+                if await self.generations.switch(live, built, ended=ended):
+                    self.maintenance.schedule(name)
                     return
                 passes += 1
         raise _kept_changing()
@@ -377,7 +367,7 @@ class Reindexer:
         live: Collection,
         built: Collection,
         options: IndexFields,
-        advance: Advance,
+        advance: Report,
         totals: IndexReport,
         compared: bool = True,
     ) -> int:
@@ -386,16 +376,16 @@ class Reindexer:
         Sources whose chunks may be duplicates of others are included with ``compared`` only.
         """
         seen = changed = 0
-        async for hashes, origins in compared_sources(self._store, live, built):
+        async for hashes, origins in compared_sources(self.ports.store, live, built):
             wanted = [source for source, hash_ in hashes.items() if origins.get(source) != hash_]
             seen += len(hashes) - len(wanted)
             async for restored in self._restorable(live, wanted):
                 documents = [each for each in restored if compared or not each.dedup_threshold]
 
-                async def further(progress: Progress, before: int = seen) -> None:
-                    await advance(before + progress.done, live.sources, "reindexing")
+                async def further(done: int, _total: int, _stage: str, before: int = seen) -> None:
+                    await advance(before + done, live.sources, "reindexing")
 
-                part = await self._indexing.index(
+                part = await self.indexing.index(
                     built.name, documents, options, further, rebuild=True
                 )
                 for failure in part.failed:
@@ -406,7 +396,7 @@ class Reindexer:
                 await advance(seen, live.sources, "comparing")
             gone = [source for source in origins if source not in hashes]
             if gone:
-                await self._sources.remove(built, gone, children=False)
+                await self.sources.remove(built, gone, children=False)
             changed += len(wanted) + len(gone)
         return changed
 
@@ -438,15 +428,15 @@ class Reindexer:
 
         A replacement increases the revision, so the next pass handles such a source again.
         """
-        records = await read_all(self._store, Read(Sources(sources), live))
-        texts = await source_texts(self._store, live, records)
+        records = await read_all(self.ports.store, Read(Sources(sources), live))
+        texts = await source_texts(self.ports.store, live, records)
         documents = [
             restored_document(record, texts[record.source])
             for record in records
             if len(texts[record.source]) == record.chunks
         ]
-        count = self._ports.settings.chunking.context
-        return await with_preceding(documents, live, self._store, count=count)
+        count = self.ports.settings.chunking.context
+        return await with_preceding(documents, live, self.ports.store, count=count)
 
 
 def _result(live: Collection, built: Collection, totals: IndexReport) -> dict[str, Any]:

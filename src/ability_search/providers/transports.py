@@ -116,6 +116,7 @@ class Service:
         return self.hints.get(reason, WRONG_ADDRESS if reason == "address" else None)
 
 
+@dataclass(slots=True, eq=False)
 class OverBroker:
     """A transport that calls the tool of a model manager on the network.
 
@@ -130,47 +131,39 @@ class OverBroker:
         providers: Lists the agents. Without it, the key goes to whichever agent the broker chooses.
     """
 
-    def __init__(
-        self,
-        service: Service,
-        invoke: Invoke,
-        *,
-        api_key: SecretStr | None,
-        providers: Providers | None = None,
-    ) -> None:
-        self._service = service
-        self._invoke = invoke
-        self._api_key = api_key
-        self._providers = providers
-        self._trusted: str | None = None
-        """The agent that receives the key."""
-        self._serving: dict[Any, str] = {}
-        """An agent that has a model, by models that another agent does not have."""
+    service: Service
+    invoke: Invoke
+    api_key: SecretStr | None
+    providers: Providers | None = None
+    _trusted: str | None = None
+    """The agent that receives the key."""
+    _serving: dict[Any, str] = field(default_factory=dict)
+    """An agent that has a model, by models that another agent does not have."""
 
     async def __call__(self, request: Mapping[str, Any], *, timeout: float) -> Any:
         """Send a request, see :class:`Transport`."""
         try:
             agent = await self._receiver() or self._serving.get(request.get("model"))
             answer = await self._ask(request, agent, timeout)
-            if isinstance(answer, Objection) and self._api_key is None:
+            if isinstance(answer, Objection) and self.api_key is None:
                 answer = await self._ask_others(request, agent, answer, timeout)
         except (FrameTooLarge, UnicodeEncodeError) as exc:
-            raise self._service.failure(Objection("texts", said=_unsent(exc)), request) from exc
+            raise self.service.failure(Objection("texts", said=_unsent(exc)), request) from exc
         except KadiError as exc:
-            raise self._service.unavailable(no_answer(self._service.tool, exc)) from exc
+            raise self.service.unavailable(no_answer(self.service.tool, exc)) from exc
         if isinstance(answer, Objection):
-            raise self._service.failure(answer, request)
+            raise self.service.failure(answer, request)
         return answer
 
     async def _receiver(self) -> str | None:
         """Return the agent that receives the key; ``None`` for any."""
-        if self._api_key is None or self._providers is None:
+        if self.api_key is None or self.providers is None:
             return None
         if self._trusted is None:
-            tool = self._service.tool
-            agents = sorted(await self._providers(tool))
+            tool = self.service.tool
+            agents = sorted(await self.providers(tool))
             if len(agents) > 1:
-                raise self._service.unavailable(
+                raise self.service.unavailable(
                     f"several agents offer {tool} ({', '.join(agents)}), and an API key is"
                     " sent to one only: keep the others out of the networks of this worker"
                 )
@@ -181,22 +174,20 @@ class OverBroker:
         """Return the answer of an agent, which may be an :class:`Objection`."""
         sent = {name: value for name, value in request.items() if name != STREAM}
         # Where agents are listed, an unknown one gets no key.
-        if self._api_key and (agent is not None or self._providers is None):
-            sent["api_key"] = self._api_key.get_secret_value()
+        if self.api_key and (agent is not None or self.providers is None):
+            sent["api_key"] = self.api_key.get_secret_value()
         try:
-            answer = await self._invoke(
-                self._service.tool, sent, timeout=timeout, target_agent=agent
-            )
+            answer = await self.invoke(self.service.tool, sent, timeout=timeout, target_agent=agent)
         except ToolError as exc:
             text = message_in(exc.answer) or str(exc)
         except RemoteError as exc:
             text = str(exc)
         else:
             answer = _unwrapped(answer)
-            text = _failure_in(self._service, answer)
+            text = _failure_in(self.service, answer)
             if not text:
                 return answer
-        return Objection(refusal_of_text(text), said=words_of(text, request, self._api_key))
+        return Objection(refusal_of_text(text), said=words_of(text, request, self.api_key))
 
     async def _ask_others(
         self, request: Mapping[str, Any], asked: str | None, objection: Objection, timeout: float
@@ -223,9 +214,9 @@ class OverBroker:
     async def _others(self, asked: str | None) -> Sequence[str | None]:
         """Return the other agents that offer the tool; ``None`` for a choice of the broker."""
         listed: frozenset[str] = frozenset()
-        if self._providers is not None:
+        if self.providers is not None:
             with suppress(KadiError):
-                listed = await self._providers(self._service.tool)
+                listed = await self.providers(self.service.tool)
         return sorted(listed - {asked})[:_AGENTS] if listed else [None] * _UNLISTED
 
 

@@ -17,7 +17,6 @@ from ability_search.filters.predicate import matches
 from ability_search.filters.tree import Filter
 from ability_search.index.file_indexing import FileIndexing
 from ability_search.index.generations import Generations
-from ability_search.index.index_calls import Progress
 from ability_search.index.index_ports import IndexPorts
 from ability_search.index.jobs import JobProgress, Jobs
 from ability_search.index.maintenance import Maintenance
@@ -81,10 +80,10 @@ class RunningCall:
         self, kind: str, collection: str, job_id: str | None, *, after: float = 0.0
     ) -> AsyncIterator[RunningJob]:
         """Publish and record the block as a job, see :meth:`.Jobs.recorded`."""
-        job = RunningJob(self, job_id)
+        job = RunningJob(self, collection, job_id)
         record = Job(job.id, kind, collection)
         async with (
-            job.announced(collection),
+            job.announced(),
             self.services.jobs.recorded(record, after=after) as job.recorded,
         ):
             yield job
@@ -121,30 +120,27 @@ def _time_left(call: Call) -> float | None:
 class RunningJob:
     """The events of a long call, and its record if it has one."""
 
-    def __init__(self, running: RunningCall, job_id: str | None) -> None:
+    def __init__(self, running: RunningCall, collection: str, job_id: str | None) -> None:
         self._running = running
+        self._collection = collection
         self.id = job_id or secrets.token_hex(8)
-        self.recorded: JobProgress | None = None
+        self.recorded = JobProgress()
 
     @asynccontextmanager
-    async def announced(self, collection: str) -> AsyncIterator[None]:
+    async def announced(self) -> AsyncIterator[None]:
         """Publish that the block completed or failed."""
-        async with self.failing(collection):
+        async with self.failing():
             yield
-        about = {"jobId": self.id, "collection": collection}
-        await self._running.call.publish(COMPLETED, about)
+        await self._publish(COMPLETED)
 
     @asynccontextmanager
-    async def failing(self, collection: str) -> AsyncIterator[None]:
+    async def failing(self) -> AsyncIterator[None]:
         """Publish a failure of the block."""
-        about = {"jobId": self.id, "collection": collection}
         try:
             yield
         except BaseException as exc:
             error = exc if isinstance(exc, SearchError) else self._unexpected(exc)
-            await self._running.call.publish(
-                FAILED, {**about, "code": error.code, "error": str(error)}
-            )
+            await self._publish(FAILED, code=error.code, error=str(error))
             raise
 
     def _unexpected(self, exc: BaseException) -> SearchError:
@@ -152,24 +148,17 @@ class RunningJob:
             return SearchError("internal error; the answer has the incident id")
         return self._running.reason
 
-    async def progress(self, progress: Progress) -> None:
+    async def progress(self, done: int, total: int, stage: str) -> None:
         """Publish the progress, and record it if the job is."""
-        if self.recorded is not None:
-            self.recorded.done, self.recorded.total = progress.done, progress.total
-            self.recorded.stage = progress.stage
-        await self._running.call.publish(
-            PROGRESS,
-            {
-                "jobId": self.id,
-                "collection": progress.collection,
-                "done": progress.done,
-                "total": progress.total,
-                "stage": progress.stage,
-            },
-        )
+        recorded = self.recorded
+        recorded.done, recorded.total, recorded.stage = done, total, stage
+        await self._publish(PROGRESS, done=done, total=total, stage=stage)
 
     def end(self, total: int, result: Mapping[str, Any] | None = None) -> None:
         """Record the end, with the result if it has no record of its own."""
-        if self.recorded is not None:
-            self.recorded.done = self.recorded.total = total
-            self.recorded.result = result
+        self.recorded.done = self.recorded.total = total
+        self.recorded.result = result
+
+    async def _publish(self, channel: str, **data: object) -> None:
+        about = {"jobId": self.id, "collection": self._collection}
+        await self._running.call.publish(channel, {**about, **data})

@@ -96,7 +96,7 @@ class _Table:
         """search-index-file."""
         async with call.recorded(FILES, value.collection, value.job_id) as job:
             report = await self._services.files.index(value.collection, value, value, job.progress)
-            job.end(report.index.documents, responses.index_record(report.index))
+            job.end(report.documents, responses.index_record(report))
         await self._services.maintenance.after_write(value.collection)
         return responses.index_file_result(report, job.id)
 
@@ -126,8 +126,8 @@ class _Table:
         if value.cancel:
             job = await self._services.reindexing.cancel(value.collection)
             return responses.cancelled_result(job)
-        announced = RunningJob(call, value.job_id)
-        async with announced.failing(value.collection):
+        announced = RunningJob(call, value.collection, value.job_id)
+        async with announced.failing():
             run = await self._services.reindexing.start(
                 value.collection, value, job_id=announced.id
             )

@@ -18,28 +18,24 @@ from ability_search.wire import Result
 
 def index_result(report: IndexReport, job_id: str) -> results.IndexResult:
     """Return the result of search-index."""
-    return results.IndexResult.model_validate(
-        _shared(report, results.IndexResult)
-        | {
-            "failed": [item.recorded() for item in report.failed],
-            "warnings": report.warnings or None,
-            "wanted": report.wanted or None,
-            "job_id": job_id,
-            "took_ms": round(report.seconds * 1e3, 1),
-        }
-    )
+    return results.IndexResult.model_validate(_indexed(report, results.IndexResult, job_id))
 
 
 def index_file_result(report: FileReport, job_id: str) -> results.IndexFileResult:
     """Return the result of search-index-file."""
-    return results.IndexFileResult(
-        **index_result(report.index, job_id).model_dump(),
-        files=report.files,
-        skipped=[
-            results.SkippedFile(path=item.path, reason=item.reason) for item in report.skipped
-        ],
-        removed=report.removed,
-    )
+    skipped = [{"path": item.path, "reason": item.reason} for item in report.skipped]
+    fields = _indexed(report, results.IndexFileResult, job_id) | {"skipped": skipped}
+    return results.IndexFileResult.model_validate(fields)
+
+
+def _indexed(report: IndexReport, model: type[Result], job_id: str) -> dict[str, Any]:
+    return _shared(report, model) | {
+        "failed": [item.recorded() for item in report.failed],
+        "warnings": report.warnings or None,
+        "wanted": report.wanted or None,
+        "job_id": job_id,
+        "took_ms": round(report.seconds * 1e3, 1),
+    }
 
 
 def index_record(report: IndexReport) -> Mapping[str, Any]:

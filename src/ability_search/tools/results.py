@@ -45,6 +45,10 @@ class IndexResult(Result):
     took_ms: float
 
 
+COUNTED = ("documents", "chunks", "added", "updated", "unchanged", "deduplicated", "reused")
+"""Numbers of an :class:`IndexResult`, whose sums are those of several calls."""
+
+
 class SkippedFile(Result):
     """A file that was not indexed."""
 

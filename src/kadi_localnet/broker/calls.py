@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field, fields
 from itertools import count
 from typing import Any
 
@@ -62,32 +62,25 @@ class CallCounts:
 FATES = tuple(each.name for each in fields(CallCounts))
 
 
+@dataclass(slots=True, eq=False)
 class Calls:
     """The calls in flight.
 
     Every request id starts with ``prefix``, so that ids of an earlier broker process are unknown.
     """
 
-    def __init__(
-        self,
-        limits: Limits,
-        registry: Registry,
-        deadlines: Actions,
-        memory: Memory,
-        prefix: str,
-    ) -> None:
-        self._limits = limits
-        self._registry = registry
-        self._memory = memory
-        self._prefix = prefix
-        self._serial = count(1)
-        self._deadlines = deadlines
-        self._number = 0
-        self._waiting: dict[str, bytes] = {}
-        """The room that all places of agents that are not listed share."""
-        self.by_tool: dict[str, CallCounts] = {}
-        self.discarded = 0
-        """Number of answers that arrived after their call had ended."""
+    limits: Limits
+    registry: Registry
+    deadlines: Actions
+    memory: Memory
+    prefix: str
+    by_tool: dict[str, CallCounts] = field(default_factory=dict)
+    discarded: int = 0
+    """Number of answers that arrived after their call had ended."""
+    _serial: Iterator[int] = field(default_factory=lambda: count(1))
+    _number: int = 0
+    _waiting: dict[str, bytes] = field(default_factory=dict)
+    """The room that all places of agents that are not listed share."""
 
     def start(self, caller: Session, params: AbilityRequest, *, direct: Raw) -> Call:
         """Forward a call to a provider.
@@ -99,19 +92,19 @@ class Calls:
         Raises:
             Refused: if the request is invalid, no provider is found, or there is no room.
         """
-        if len(caller.calling) >= self._limits.outstanding:
+        if len(caller.calling) >= self.limits.outstanding:
             raise Refused(
-                f"too many outstanding calls: {self._limits.outstanding} are allowed per session,"
+                f"too many outstanding calls: {self.limits.outstanding} are allowed per session,"
                 " wait for some of the answers"
             )
-        if len(direct) > self._limits.name_length:
-            raise invalid("id", f"has more than {self._limits.name_length} characters")
+        if len(direct) > self.limits.name_length:
+            raise invalid("id", f"has more than {self.limits.name_length} characters")
         timeout = self._timeout(params.timeout)
         tool_input, hints = take_hints(params.input)
         agents = _named(params, hints)
         candidates = self._candidates(caller, params.tool, agents)
         serial = next(self._serial)
-        id_ = f"{self._prefix}-{serial}"
+        id_ = f"{self.prefix}-{serial}"
         request_id = self.request_id(caller, params, otherwise=id_)
         context = call_context(params.meta, hints)
         meta = {"callerProtocol": "kadi", "kadi_caller": caller.credentials, **context}
@@ -145,7 +138,7 @@ class Calls:
         provider.last_routed = serial
         self._counts(call).started += 1
         self._number += 1
-        self._deadlines.set((self._time_out, call), call.started + timeout)
+        self.deadlines.set((self._time_out, call), call.started + timeout)
         provider.begin(call, frame)
         return call
 
@@ -156,8 +149,8 @@ class Calls:
             Refused: if another call of this caller in flight has this id, or the id is too long.
         """
         request_id = otherwise if params.own_request_id is None else params.own_request_id
-        if len(str(request_id)) > self._limits.name_length:
-            raise invalid("requestId", f"has more than {self._limits.name_length} characters")
+        if len(str(request_id)) > self.limits.name_length:
+            raise invalid("requestId", f"has more than {self.limits.name_length} characters")
         if request_id in caller.calling:
             raise invalid("requestId", "is in use by a call in flight: choose another one")
         return request_id
@@ -171,7 +164,7 @@ class Calls:
         self._forget(call)
         if present(frame.error):
             self._counts(call).failed += 1
-            most = min(_ERROR_BYTES, self._limits.control_bytes)
+            most = min(_ERROR_BYTES, self.limits.control_bytes)
             call.fail(_error_message(frame.error, most))
         else:
             self._counts(call).completed += 1
@@ -219,11 +212,11 @@ class Calls:
             self._counts(call).provider_lost += 1
             call.fail(f"the provider of {call.tool!r} disconnected before answering")
         if provider.tools:
-            listed = self._registry.listed(provider)
+            listed = self.registry.listed(provider)
             room = {} if listed else self._waiting
-            place = Absent(provider, self._limits, self._memory, room)
-            if self._registry.leave(provider, place):
-                self._deadlines.set((self._await, place), 0.0)
+            place = Absent(provider, self.limits, self.memory, room)
+            if self.registry.leave(provider, place):
+                self.deadlines.set((self._await, place), 0.0)
 
     def forward_again(self, call: Call, frame: bytes) -> None:
         """Forward a call that its provider did not receive; it may have to wait, as a new one."""
@@ -240,10 +233,10 @@ class Calls:
 
     def resume(self, provider: Provider) -> None:
         """Forward to a provider the calls that wait for its tools."""
-        for place in self._registry.absent:
+        for place in self.registry.absent:
             for call in list(place.serving.values()):
                 frame = place.frames[call.id]
-                network = self._registry.providers(call.tool, call.caller).get(provider)
+                network = self.registry.providers(call.tool, call.caller).get(provider)
                 suits = network == call.network and _is(provider, call.agents)
                 if suits and provider.has_room(len(frame), call.caller):
                     self._take(call, provider, frame)
@@ -258,11 +251,11 @@ class Calls:
 
     def _await(self, place: Absent, now: float) -> None:
         """Begin the time of a place, at the first tick after its provider has left."""
-        self._deadlines.set((self._give_up, place), now + self._limits.absence)
+        self.deadlines.set((self._give_up, place), now + self.limits.absence)
 
     def _give_up(self, place: Absent, _now: float) -> None:
         """End the calls that wait in a place, and remove it."""
-        self._registry.remove(place)
+        self.registry.remove(place)
         for call in list(place.serving.values()):
             self._abandon(call)
             self._counts(call).provider_lost += 1
@@ -286,10 +279,10 @@ class Calls:
 
     def _timeout(self, milliseconds: float | None) -> float:
         if milliseconds is None:
-            return self._limits.default_timeout
+            return self.limits.default_timeout
         if not milliseconds > 0:
             raise invalid("timeout", "must be a positive number of milliseconds")
-        return min(milliseconds / _MILLISECONDS, self._limits.max_timeout)
+        return min(milliseconds / _MILLISECONDS, self.limits.max_timeout)
 
     def _candidates(
         self, caller: Session, tool: str, agents: tuple[str, ...]
@@ -302,7 +295,7 @@ class Calls:
         Raises:
             Refused: if there are none.
         """
-        offering = self._registry.providers(tool, caller)
+        offering = self.registry.providers(tool, caller)
         there = {each: offering[each] for each in offering if not isinstance(each, Absent)}
         eligible = {
             provider: network
@@ -329,11 +322,11 @@ class Calls:
         for session in sorted(candidates, key=lambda each: (each.load, each.last_routed)):
             network = candidates[session]
             frame = frames.get(network) or frames.setdefault(network, encoded(network))
-            if len(frame) > self._limits.max_message_bytes:
+            if len(frame) > self.limits.max_message_bytes:
                 raise invalid(
                     "toolInput",
                     f"results in a message of {len(frame)} bytes,"
-                    f" more than the {self._limits.max_message_bytes} allowed",
+                    f" more than the {self.limits.max_message_bytes} allowed",
                 )
             if session.has_room(len(frame), caller):
                 return session, frame
@@ -342,7 +335,7 @@ class Calls:
     def _forget(self, call: Call) -> None:
         del call.caller.calling[call.request_id]
         del call.provider.serving[call.id]
-        self._deadlines.discard((self._time_out, call))
+        self.deadlines.discard((self._time_out, call))
         self._number -= 1
         call.caller.keep("calls", call.caller.kept("calls") - _size(call))
 
@@ -353,10 +346,10 @@ class Calls:
 
     def _reply(self, call: Call, result: Raw) -> None:
         frame = call.completed(result)
-        if len(frame) > self._limits.max_message_bytes:
+        if len(frame) > self.limits.max_message_bytes:
             call.fail(
                 f"the answer of {call.tool!r} results in a message of {len(frame)} bytes,"
-                f" more than the {self._limits.max_message_bytes} allowed",
+                f" more than the {self.limits.max_message_bytes} allowed",
             )
             return
         call.caller.send(frame)

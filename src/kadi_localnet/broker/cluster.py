@@ -21,7 +21,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -132,6 +132,7 @@ class _Registration:
     waiting: set[str]
 
 
+@dataclass(slots=True, eq=False)
 class Cluster:
     """The other brokers, as one of them sees them.
 
@@ -145,31 +146,21 @@ class Cluster:
         memory: Counts what is queued for other brokers.
     """
 
-    def __init__(
-        self,
-        limits: Limits,
-        sessions: Mapping[str, Session],
-        registry: Registry,
-        calls: Calls,
-        events: Events,
-        deadlines: Actions,
-        memory: Memory,
-    ) -> None:
-        self._limits = limits
-        self._memory = memory
-        self._sessions = sessions
-        self._registry = registry
-        self._calls = calls
-        self._events = events
-        self._id = ""
-        self._brokers: dict[str, _Broker] = {}
-        self._controls: deque[tuple[str, bytes]] = deque()
-        self._deadlines = deadlines
-        self._next_beat = 0.0
-        self._registrations: dict[int, _Registration] = {}
-        self._serial = 0
-        self.forgotten = False
-        """Whether others have forgotten this broker, or will have: it must join again."""
+    limits: Limits
+    sessions: Mapping[str, Session]
+    registry: Registry
+    calls: Calls
+    events: Events
+    deadlines: Actions
+    memory: Memory
+    forgotten: bool = False
+    """Whether others have forgotten this broker, or will have: it must join again."""
+    _id: str = ""
+    _brokers: dict[str, _Broker] = field(default_factory=dict)
+    _controls: deque[tuple[str, bytes]] = field(default_factory=deque)
+    _next_beat: float = 0.0
+    _registrations: dict[int, _Registration] = field(default_factory=dict)
+    _serial: int = 0
 
     def __len__(self) -> int:
         return len(self._brokers)
@@ -211,7 +202,7 @@ class Cluster:
             self._forget(broker, "the backplane is left")
         self._id = ""
         self._controls.clear()
-        self._deadlines.discard((self._beat, None))
+        self.deadlines.discard((self._beat, None))
 
     def lose(self, id_: str) -> None:
         """Forget a broker that cannot be reached."""
@@ -234,7 +225,7 @@ class Cluster:
         for broker in self._brokers.values():
             broker.send(wire.Announcement(self._serial, _offer(session)))
         self._registrations[self._serial] = _Registration(session, answer, set(self._brokers))
-        self._deadlines.set((self._confirm, self._serial), now + _BARRIER_SECONDS)
+        self.deadlines.set((self._confirm, self._serial), now + _BARRIER_SECONDS)
         return True
 
     def remove(self, session: Session) -> None:
@@ -307,27 +298,27 @@ class Cluster:
         If this is called so late that they may have forgotten it, it must join again instead: their
         messages may still be unread.
         """
-        if now > self._next_beat + self._limits.lease / 2:
+        if now > self._next_beat + self.limits.lease / 2:
             self.forgotten = True
             return
         self._beat_again(now)
         self._control(EVERYONE, wire.Beat(self._id, list(self._brokers)))
-        loads = {id_: each.load for id_, each in self._sessions.items() if each.load}
+        loads = {id_: each.load for id_, each in self.sessions.items() if each.load}
         probe = wire.Probe(self._id, loads)
         for id_, broker in self._brokers.items():
             if broker.sent:  # otherwise it does not know this broker yet
                 self._control(id_, probe)
 
     def _beat_again(self, now: float) -> None:
-        self._next_beat = now + self._limits.beat
-        self._deadlines.set((self._beat, None), self._next_beat)
+        self._next_beat = now + self.limits.beat
+        self.deadlines.set((self._beat, None), self._next_beat)
 
     def _renew(self, id_: str, now: float) -> None:
         """Note a sign of life of another broker."""
-        self._deadlines.set((self._miss, id_), now + self._limits.lease)
+        self.deadlines.set((self._miss, id_), now + self.limits.lease)
 
     def _miss(self, id_: str, _now: float) -> None:
-        self._forget(self._brokers[id_], f"silent for {self._limits.lease:g} s")
+        self._forget(self._brokers[id_], f"silent for {self.limits.lease:g} s")
 
     def _hear(self, message: wire.PeerHello | wire.Beat | wire.Leave, now: float) -> None:
         """Process a message to all."""
@@ -383,7 +374,7 @@ class Cluster:
             case wire.Gone(id_, lost):
                 self._left(broker, id_, lost)
             case wire.Event():
-                self._events.deliver(message)
+                self.events.deliver(message)
             case _:
                 self._relay(broker, message, now)
 
@@ -391,7 +382,7 @@ class Cluster:
         """Remove a session that has ended; the calls that it did not receive will be returned."""
         session = broker.sessions.pop(id_, None) or broker.left.get(id_)
         if session is not None:
-            self._calls.remove_provider(session, lost)
+            self.calls.remove_provider(session, lost)
             broker.left[id_] = session
         broker.left = {each.id: each for each in broker.left.values() if each.serving}
         return session
@@ -408,7 +399,7 @@ class Cluster:
             case wire.Return(id_, call, frame):
                 ended = self._left(broker, id_, ())
                 if ended is not None and call in ended.serving:
-                    self._calls.forward_again(ended.serving[call], frame)
+                    self.calls.forward_again(ended.serving[call], frame)
             case wire.PeerCancel(call, why):
                 served = broker.relayed.pop(call, None)
                 if served is not None:
@@ -417,15 +408,15 @@ class Cluster:
             case wire.Answer(id_, frame, load):
                 session = broker.sessions.get(id_)
                 if session is not None:
-                    self._calls.answer(session, decode_frame(frame), now)
+                    self.calls.answer(session, decode_frame(frame), now)
                     session.report(load)
 
     # --- other brokers -------------------------------------------------------------------------
 
     def _meet(self, id_: str, now: float) -> _Broker:
-        broker = self._brokers[id_] = _Broker(id_, self._limits, self._memory)
+        broker = self._brokers[id_] = _Broker(id_, self.limits, self.memory)
         self._renew(id_, now)
-        offering = [session for session in self._sessions.values() if session.tools]
+        offering = [session for session in self.sessions.values() if session.tools]
         for session in offering:
             session.announced = True
         broker.send(wire.Welcome(list(map(_offer, offering))))
@@ -436,9 +427,9 @@ class Cluster:
         log.info("broker %s is gone: %s", broker.id, why)
         del self._brokers[broker.id]
         broker.outbox.clear()
-        self._deadlines.discard((self._miss, broker.id))
+        self.deadlines.discard((self._miss, broker.id))
         for session in (*broker.sessions.values(), *broker.left.values()):
-            self._calls.remove_provider(session)
+            self.calls.remove_provider(session)
         for call, served in broker.relayed.items():
             served.relaying.pop(call, None)
             served.cancel(call, {"reason": CALLER_LOST})
@@ -454,8 +445,8 @@ class Cluster:
         try:
             params = read(Raw(offer.params), Register)
             params.networks = list(offer.networks)
-            self._registry.register(session, params)
-            self._calls.resume(session)
+            self.registry.register(session, params)
+            self.calls.resume(session)
         except ProtocolError as exc:
             log.warning(
                 "tools of agent %s at broker %s are not listed here: %s",
@@ -470,18 +461,18 @@ class Cluster:
             return
         registration.waiting.discard(id_)
         if not registration.waiting:
-            self._deadlines.discard((self._confirm, number))
+            self.deadlines.discard((self._confirm, number))
             self._confirm(number)
 
     def _confirm(self, number: int, _now: float = 0.0) -> None:
         """Answer a registration."""
         registration = self._registrations.pop(number)
         session = registration.session
-        if registration.answer and session.id in self._sessions:
+        if registration.answer and session.id in self.sessions:
             session.send(registration.answer)
 
     def _start(self, broker: _Broker, start: wire.Start) -> None:
-        session = self._sessions.get(start.session)
+        session = self.sessions.get(start.session)
         if session is None or session.closing is not None:
             broker.send(wire.Return(start.session, start.call, start.frame))
             return

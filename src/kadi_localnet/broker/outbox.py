@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Hashable
+from dataclasses import KW_ONLY, dataclass, field
 
 log = logging.getLogger(__name__)
 
@@ -25,6 +26,7 @@ class Memory:
         """Number of events dropped, by all outboxes."""
 
 
+@dataclass(slots=True, eq=False)
 class Outbox:
     """The outgoing frames of one session, first in, first out.
 
@@ -37,32 +39,30 @@ class Outbox:
     others as it takes, and large frames a quarter: so a few owners cannot fill it.
     """
 
-    def __init__(
-        self, memory: Memory, *, max_frames: int, max_bytes: int, reader: str = "a session"
-    ) -> None:
-        self._memory = memory
-        self._max_frames = max_frames
-        self._max_bytes = max_bytes
-        self._reader = reader
-        self._replies: deque[tuple[int, bytes, Hashable]] = deque()
-        self._owned: dict[Hashable, tuple[int, int]] = {}
-        """Number and size of the replies of each owner that are queued."""
-        self._events: deque[tuple[int, bytes]] = deque()
-        self._reply_bytes = 0
-        self.event_bytes = 0
-        """Total size of the queued events."""
-        self._serial = 0
-        self.dropped = 0
+    memory: Memory
+    _: KW_ONLY
+    max_frames: int
+    max_bytes: int
+    reader: str = "a session"
+    event_bytes: int = 0
+    """Total size of the queued events."""
+    dropped: int = 0
+    _replies: deque[tuple[int, bytes, Hashable]] = field(default_factory=deque)
+    _owned: dict[Hashable, tuple[int, int]] = field(default_factory=dict)
+    """Number and size of the replies of each owner that are queued."""
+    _events: deque[tuple[int, bytes]] = field(default_factory=deque)
+    _reply_bytes: int = 0
+    _serial: int = 0
 
     def has_room(self, size: int, owner: Hashable = None) -> bool:
         """Return True if a frame of ``size`` bytes fits, if necessary by dropping all events."""
         if not self._replies:
             return True
         frames, owned = self._owned.get(owner, (0, 0))
-        free = self._max_bytes - self._reply_bytes - size
-        if owner is not None and size > self._max_bytes // self._max_frames:
-            free -= self._max_bytes // 4
-        return 0 < self._max_frames - len(self._replies) >= frames and owned <= free
+        free = self.max_bytes - self._reply_bytes - size
+        if owner is not None and size > self.max_bytes // self.max_frames:
+            free -= self.max_bytes // 4
+        return 0 < self.max_frames - len(self._replies) >= frames and owned <= free
 
     def put_reply(self, frame: bytes, owner: Hashable = None) -> bool:
         """Queue a frame that must not be dropped; return False if there is no room for it.
@@ -83,7 +83,7 @@ class Outbox:
             frames, owned = self._owned.get(owner, (0, 0))
             self._owned[owner] = frames + 1, owned + len(frame)
         self._reply_bytes += len(frame)
-        self._memory.used += len(frame)
+        self.memory.used += len(frame)
 
     @property
     def queued(self) -> int:
@@ -93,7 +93,7 @@ class Outbox:
     @property
     def crowded(self) -> bool:
         """True if a quarter of it is full."""
-        return 4 * len(self._replies) > self._max_frames or 4 * self._reply_bytes > self._max_bytes
+        return 4 * len(self._replies) > self.max_frames or 4 * self._reply_bytes > self.max_bytes
 
     def put_event(self, frame: bytes) -> None:
         """Queue an event, dropping older events for it; without room, drop the event itself."""
@@ -104,7 +104,7 @@ class Outbox:
         self._serial += 1
         self._events.append((self._serial, frame))
         self.event_bytes += len(frame)
-        self._memory.used += len(frame)
+        self.memory.used += len(frame)
 
     def pop(self) -> bytes | None:
         """Remove and return the oldest frame; ``None`` if the queue is empty."""
@@ -118,7 +118,7 @@ class Outbox:
             if frames > 1:
                 self._owned[owner] = frames - 1, owned - len(frame)
         self._reply_bytes -= len(frame)
-        self._memory.used -= len(frame)
+        self.memory.used -= len(frame)
         return frame
 
     def drop_events(self) -> None:
@@ -129,7 +129,7 @@ class Outbox:
 
     def clear(self) -> None:
         """Remove all frames."""
-        self._memory.used -= self.size
+        self.memory.used -= self.size
         self._replies.clear()
         self._owned.clear()
         self._events.clear()
@@ -146,19 +146,17 @@ class Outbox:
     def _pop_event(self) -> bytes:
         frame = self._events.popleft()[1]
         self.event_bytes -= len(frame)
-        self._memory.used -= len(frame)
+        self.memory.used -= len(frame)
         return frame
 
     def _make_room(self, size: int) -> None:
         """Drop the oldest events until a frame of ``size`` bytes fits, or none is left."""
-        while self._events and (
-            len(self) >= self._max_frames or self.size + size > self._max_bytes
-        ):
+        while self._events and (len(self) >= self.max_frames or self.size + size > self.max_bytes):
             self._pop_event()
             self._count_drop()
 
     def _count_drop(self) -> None:
         if not self.dropped:
-            log.warning("%s does not read fast enough: events to it are dropped", self._reader)
+            log.warning("%s does not read fast enough: events to it are dropped", self.reader)
         self.dropped += 1
-        self._memory.dropped += 1
+        self.memory.dropped += 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -56,6 +57,7 @@ class Observer(Protocol):
         """Record one run of a model over a batch of texts."""
 
 
+@dataclass(slots=True, eq=False)
 class LocalModel:
     """A model that runs on shared lanes: an embedding model, or a reranker.
 
@@ -64,22 +66,12 @@ class LocalModel:
     that are reranked, so they are run before other texts, in turn with queries.
     """
 
-    def __init__(
-        self,
-        name: str,
-        model: Model,
-        lanes: Lanes,
-        config: ModelsConfig,
-        observer: Observer | None = None,
-    ) -> None:
-        self.name = name
-        self.model = model
-        self._lanes = lanes
-        # Otherwise the output for a text would depend on the rest of its batch.
-        self._batch_tokens = config.batch_tokens if model.independent else 1
-        self._most_queued = config.max_queued_texts
-        self._queued = {"queries": 0, "others": 0}
-        self._observer = observer
+    name: str
+    model: Model
+    lanes: Lanes
+    config: ModelsConfig
+    observer: Observer | None = None
+    _queued: dict[str, int] = field(default_factory=lambda: {"queries": 0, "others": 0})
 
     @property
     def queued(self) -> int:
@@ -103,7 +95,7 @@ class LocalModel:
         alone = len(texts) == 1 and query is None
         queue = "queries" if alone else "others"
         queued = self._queued[queue]
-        if queued and queued + len(texts) > self._most_queued:
+        if queued and queued + len(texts) > self.config.max_queued_texts:
             raise Overloaded(
                 f"{queued} texts are queued for {self.name}; try again shortly", retry_after=1.0
             )
@@ -123,7 +115,7 @@ class LocalModel:
             tokenized = self.model.tokenize(texts)
             return self.model.infer(tokenized), sum(map(len, tokenized))
 
-        [answered] = await self._lanes.run([answer], urgent=True)
+        [answered] = await self.lanes.run([answer], urgent=True)
         self._ran(len(texts))
         return answered
 
@@ -131,13 +123,15 @@ class LocalModel:
         portions = _portions(texts, extra=len(query or ""))
         parts = [partial(self.model.tokenize, part, query) for part in portions]
         urgent = query is not None
-        tokenized = list(chain.from_iterable(await self._lanes.run(parts, urgent=urgent)))
-        batches = plan_batches(list(map(len, tokenized)), budget=self._batch_tokens)
+        tokenized = list(chain.from_iterable(await self.lanes.run(parts, urgent=urgent)))
+        # Otherwise the output for a text would depend on the rest of its batch.
+        budget = self.config.batch_tokens if self.model.independent else 1
+        batches = plan_batches(list(map(len, tokenized)), budget=budget)
         runs = [
             partial(self.model.infer, [tokenized[position] for position in batch])
             for batch in batches
         ]
-        done = await self._lanes.run(runs, urgent=urgent)
+        done = await self.lanes.run(runs, urgent=urgent)
         for batch in batches:
             self._ran(len(batch))
         outputs = np.empty((len(texts), *done[0].shape[1:]), done[0].dtype)
@@ -145,8 +139,8 @@ class LocalModel:
         return outputs, sum(map(len, tokenized))
 
     def _ran(self, texts: int) -> None:
-        if self._observer:
-            self._observer.ran(self.name, texts=texts)
+        if self.observer:
+            self.observer.ran(self.name, texts=texts)
 
 
 def plan_batches(lengths: Sequence[int], *, budget: int) -> list[list[int]]:

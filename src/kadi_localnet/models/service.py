@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -64,35 +65,29 @@ async def open_models(
         await lanes.close()
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Models:
     """The served models, created by :func:`open_models`."""
 
-    def __init__(
-        self,
-        config: ModelsConfig,
-        embedders: Mapping[str, LocalModel],
-        rerankers: Mapping[str, LocalModel],
-        observer: Observer | None,
-    ) -> None:
-        self._config = config
-        self._embedders = embedders
-        self._rerankers = rerankers
-        self._observer = observer
+    config: ModelsConfig
+    embedding: Mapping[str, LocalModel]
+    reranking: Mapping[str, LocalModel]
+    observer: Observer | None
 
     @property
     def names(self) -> tuple[str, ...]:
         """Return all names of embedding models, including aliases."""
-        return tuple(self._embedders)
+        return tuple(self.embedding)
 
     @property
     def rerankers(self) -> tuple[str, ...]:
         """Return all names of rerankers, including aliases."""
-        return tuple(self._rerankers)
+        return tuple(self.reranking)
 
     @property
     def queued(self) -> dict[str, int]:
         """Return the number of texts in progress or waiting, by the name of the model."""
-        served = (*self._embedders.values(), *self._rerankers.values())
+        served = (*self.embedding.values(), *self.reranking.values())
         return {model.name: model.queued for model in served}
 
     @property
@@ -112,7 +107,7 @@ class Models:
             handler=lambda given, call: self.rerank(given, timeout=call.remaining),
             max_values=MAX_VALUES,
         )
-        return (embedding,) * bool(self._embedders) + (reranking,) * bool(self._rerankers)
+        return (embedding,) * bool(self.embedding) + (reranking,) * bool(self.reranking)
 
     def describe(self, name: str) -> Model:
         """Return an embedding model, for its dimensions, maximum number of tokens and tokenizer.
@@ -120,7 +115,7 @@ class Models:
         Raises:
             ModelNotServed: if there is no model of this name.
         """
-        return _find(name, self._embedders).model
+        return _find(name, self.embedding).model
 
     async def create_embedding(self, raw: Any, *, timeout: float | None = None) -> dict[str, Any]:
         """Answer an embedding request in the shape of OpenAI's API.
@@ -128,8 +123,8 @@ class Models:
         Raises:
             ModelsError: in the subclass for the cause of the failure.
         """
-        request = read_request(EmbeddingRequest, raw, self._config)
-        model = _find(request.model, self._embedders)
+        request = read_request(EmbeddingRequest, raw, self.config)
+        model = _find(request.model, self.embedding)
         with self._observed(model.name, len(request.input)):
             dimensions = model.model.dimensions
             if request.dimensions not in (None, dimensions):
@@ -146,9 +141,9 @@ class Models:
         Raises:
             ModelsError: in the subclass for the cause of the failure.
         """
-        request = read_request(RerankRequest, raw, self._config)
-        name = request.model or next(iter(self._rerankers), "any reranker")
-        model = _find(name, self._rerankers)
+        request = read_request(RerankRequest, raw, self.config)
+        name = request.model or next(iter(self.reranking), "any reranker")
+        model = _find(name, self.reranking)
         with self._observed(model.name, len(request.documents)):
             scores, tokens = await model.run(
                 request.documents, query=request.query, timeout=self._seconds(timeout)
@@ -168,12 +163,12 @@ class Models:
             },
             (*self.names, *self.rerankers),
             token=token,
-            max_bytes=self._config.max_request_bytes,
-            timeout=self._config.timeout,
+            max_bytes=self.config.max_request_bytes,
+            timeout=self.config.timeout,
         )
 
     def _seconds(self, timeout: float | None) -> float:
-        return self._config.timeout if timeout is None else timeout
+        return self.config.timeout if timeout is None else timeout
 
     @contextmanager
     def _observed(self, model: str, texts: int) -> Iterator[None]:
@@ -189,9 +184,9 @@ class Models:
             code = "cancelled"
             raise
         finally:
-            if self._observer:
+            if self.observer:
                 seconds = time.perf_counter() - started
-                self._observer.answered(model, code, texts=texts, seconds=seconds)
+                self.observer.answered(model, code, texts=texts, seconds=seconds)
 
 
 def _find(name: str, served: Mapping[str, LocalModel]) -> LocalModel:

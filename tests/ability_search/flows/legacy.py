@@ -12,7 +12,7 @@ from tests.ability_search.flows.stored import services_of
 
 from ability_search.extensions.migration.migration import Migration
 from ability_search.extensions.migration.survey import MigrationOptions
-from ability_search.index.index_calls import Progress, Report
+from ability_search.index.index_calls import Report
 
 _SCHEMA = (
     "CREATE DOCUMENT TYPE Chunk IF NOT EXISTS",
@@ -110,7 +110,7 @@ def migration_of(
         options: Those of :class:`.MigrationOptions`.
     """
 
-    async def unheard(_progress: Progress) -> None:
+    async def unheard(*_progress: object) -> None:
         """Nobody listens."""
 
     @contextmanager

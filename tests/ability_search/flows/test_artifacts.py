@@ -35,7 +35,6 @@ from ability_search.extensions.artifacts.artifact_reader import Artifact, read_m
 from ability_search.extensions.artifacts.exporter import Exporter
 from ability_search.extensions.artifacts.importer import Importer
 from ability_search.extensions.sessions.uses import Use, put_use
-from ability_search.index.index_calls import Progress
 from ability_search.store.values import Delete
 from kadi_client import RemoteError
 
@@ -48,7 +47,7 @@ WORDS = [
 ]
 
 
-async def unheard(_progress: Progress) -> None:
+async def unheard(*_progress: object) -> None:
     """Nobody listens."""
 
 
@@ -273,7 +272,7 @@ async def test_a_collection_that_changes_is_read_again(start: Start, tmp_path: P
         await fill(network, tmp_path)
         left = [2]
 
-        async def change(_progress: Progress) -> None:
+        async def change(*_progress: object) -> None:
             if left[0]:
                 left[0] -= 1
                 await network.call(
@@ -300,7 +299,7 @@ async def test_a_generation_that_is_replaced_meanwhile_is_left_for_the_new_one(
         await fill(network, tmp_path)
         left = [1]
 
-        async def rebuild(_progress: Progress) -> None:
+        async def rebuild(*_progress: object) -> None:
             if left[0]:
                 left[0] = 0
                 await network.call("search-reindex", collection="docs", maxTokens=24)
@@ -430,7 +429,7 @@ async def test_writers_may_go_on_while_their_collection_is_being_replaced(
         manifest = await export(network, tmp_path / "out")
         done = []
 
-        async def write(progress: Progress) -> None:
+        async def write(*progress: object) -> None:
             done.append(progress)
             await network.call(
                 "search-index", collection="docs", documents=[document(f"w{len(done)}", "New.")]

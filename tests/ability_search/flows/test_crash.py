@@ -30,7 +30,6 @@ from ability_search.config.schema import Settings
 from ability_search.extensions.artifacts.artifact_reader import Artifact
 from ability_search.extensions.artifacts.artifact_service import open_local_services
 from ability_search.extensions.artifacts.exporter import Exporter
-from ability_search.index.index_calls import Progress
 from ability_search.worker import open_worker
 from kadi_client import Connection
 from kadi_client.errors import KadiError
@@ -279,7 +278,7 @@ async def test_an_export_outlasts_a_restart_of_the_database(tmp_path: Path) -> N
             await database.start()
             restarts: list[asyncio.Task[None]] = []
 
-            async def restart(_progress: Progress) -> None:
+            async def restart(*_progress: object) -> None:
                 if not restarts:
                     await database.kill()
                     restarts.append(asyncio.create_task(database.start()))

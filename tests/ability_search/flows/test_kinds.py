@@ -318,7 +318,7 @@ async def test_they_are_exported_and_imported(network: Network, tmp_path: Path) 
     assert bare.revision == manifest.revision
 
 
-async def _unheard(_progress: Any) -> None:
+async def _unheard(*_progress: object) -> None:
     """Nobody listens."""
 
 

@@ -30,7 +30,6 @@ from ability_search.extensions.migration import migration
 from ability_search.extensions.migration.legacy_data import check_migrated
 from ability_search.extensions.migration.migration import Migration
 from ability_search.extensions.migration.survey import State, Survey
-from ability_search.index.index_calls import Progress
 from kadi_client import RemoteError
 
 pytestmark = pytest.mark.engine
@@ -333,7 +332,7 @@ async def test_nothing_is_dropped_while_the_earlier_ability_still_writes(
     database = network.settings.database.name
     await write_legacy(network, stored("docs"))
 
-    async def delete(_progress: Progress) -> None:
+    async def delete(*_progress: object) -> None:
         await command(network, database, "DELETE FROM Chunk WHERE source = 'guide.md'")
 
     with pytest.raises(DatabaseUnavailable, match="does not hold the same 4 chunks"):

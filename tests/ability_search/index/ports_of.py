@@ -7,7 +7,7 @@ from typing import Any
 
 from ability_search.collection import Collection, Recipe
 from ability_search.config.loader import load_settings
-from ability_search.index.index_calls import IndexJob, IndexReport, Progress
+from ability_search.index.index_calls import IndexJob, IndexReport
 from ability_search.index.index_fields import IndexFields
 from ability_search.index.index_ports import IndexPorts
 from ability_search.store.port import Store
@@ -27,7 +27,7 @@ def index_ports(store: Store, *, now: int) -> IndexPorts:
 def job_of(ports: IndexPorts, collection: Collection | None, recipe: Recipe) -> IndexJob:
     """A call that writes to the collection ``docs``; nobody hears of its progress."""
 
-    async def unheard(_progress: Progress) -> None:
+    async def unheard(*_progress: object) -> None:
         """Discard the progress."""
 
     job = IndexJob(ports, "docs", (), IndexFields(), False, IndexReport("docs", 0, "m"), unheard)

@@ -13,7 +13,7 @@ from ability_search.collection import Recipe
 from ability_search.config.loader import load_settings
 from ability_search.documents import NO_TEXT, Document, Labels, Passage, Vector
 from ability_search.errors import ModelMismatch, TextsRefused
-from ability_search.index.index_calls import IndexReport, Progress
+from ability_search.index.index_calls import IndexReport
 from ability_search.index.index_fields import IndexFields, RebuildFields
 from ability_search.index.index_ports import AddedSteps, IndexPorts
 from ability_search.index.pipeline import IndexPipeline
@@ -47,7 +47,7 @@ class Words:
         return np.array(rows)
 
 
-async def unreported(_progress: Progress) -> None:
+async def unreported(*_progress: object) -> None:
     """Nobody listens."""
 
 

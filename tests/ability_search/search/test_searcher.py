@@ -16,7 +16,6 @@ import pytest
 from ability_search.config.loader import load_settings
 from ability_search.documents import Document, Vector
 from ability_search.errors import EmbeddingUnavailable, NotFound
-from ability_search.index.index_calls import Progress
 from ability_search.index.index_fields import IndexFields
 from ability_search.ports import Chat, RerankerPort
 from ability_search.search.response import QueryResult
@@ -51,7 +50,7 @@ class Words:
         return unit
 
 
-async def unreported(_progress: Progress) -> None:
+async def unreported(*_progress: object) -> None:
     """Nobody listens."""
 
 

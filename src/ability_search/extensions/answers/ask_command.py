@@ -13,13 +13,10 @@ from ability_search.client.trust import require_trusted
 from ability_search.config.model_settings import Expansion
 from ability_search.extensions.cli import output
 from ability_search.extensions.cli.app import NOT_FOUND, app, command
-from ability_search.extensions.cli.clients import with_client
+from ability_search.extensions.cli.clients import CALL, CallOptions, with_client
 from ability_search.extensions.cli.parameters import (
     AllCollectionsOption,
-    BrokerOption,
     FilterOption,
-    JsonOption,
-    TimeoutOption,
     all_or_named,
     json_object,
 )
@@ -37,9 +34,7 @@ def ask(
     collection: AllCollectionsOption = None,
     condition: FilterOption = None,
     chat_model: Annotated[str | None, "Language model.  [default: answer_model]"] = None,
-    broker: BrokerOption = None,
-    timeout: TimeoutOption = 60.0,
-    as_json: JsonOption = False,
+    calling: CallOptions = CALL,
 ) -> None:
     """Answer a question from indexed texts, with citations that are checked.
 
@@ -68,14 +63,12 @@ def ask(
         async def connect() -> Connection:
             return client.connection
 
-        find = partial(client.call, "search-query", timeout=timeout)
+        find = partial(client.call, "search-query", timeout=calling.timeout)
         async with open_answerer(client.settings, find, connect) as answerer:
-            return await answerer.answer(asked, None if as_json else _print_sentence)
+            return await answerer.answer(asked, None if calling.as_json else _print_sentence)
 
-    answer = with_client(broker, work)
-    if as_json:
-        output.print_json(answer.model_dump(mode="json", by_alias=True, exclude_none=True))
-    else:
+    answer = with_client(calling.broker, work)
+    if not calling.printed(answer.model_dump(mode="json", by_alias=True, exclude_none=True)):
         _print_sources(answer)
     if answer.outcome == "not_in_sources":
         raise typer.Exit(NOT_FOUND)

@@ -35,7 +35,7 @@ from ability_search.extensions.artifacts.artifact_format import (
 )
 from ability_search.extensions.artifacts.artifact_reader import count_contents
 from ability_search.extensions.sessions.uses import Use, use_of, uses_of
-from ability_search.index.index_calls import Progress, Report
+from ability_search.index.index_calls import Report
 from ability_search.index.index_ports import IndexPorts
 from ability_search.store.pages import chunk_pages, read_pages
 from ability_search.store.records import ChunkRecord, SourceRecord
@@ -228,7 +228,7 @@ class Exporter:
                     await asyncio.to_thread(writer.add_chunks, chunks)
                     counter = counter or await asyncio.to_thread(_counter_of, chunks, own)
                 done += len(records)
-                await report(Progress(collection.name, done, collection.sources, "exporting"))
+                await report(done, collection.sources, "exporting")
             if usage:
                 # There is at least one page, so the file exists.
                 shown = Read(uses_of(collection.name), limit=_USES)

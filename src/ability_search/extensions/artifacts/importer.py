@@ -22,7 +22,7 @@ from ability_search.errors import (
 from ability_search.extensions.artifacts.artifact_format import Counts
 from ability_search.extensions.artifacts.artifact_reader import Importable, Item, moved
 from ability_search.extensions.sessions.uses import put_use, uses_of
-from ability_search.index.index_calls import Progress, Report
+from ability_search.index.index_calls import Report
 from ability_search.index.preparation import LAYOUT, links_of, restored_document
 from ability_search.retry import growing, retry
 from ability_search.store.pages import HASHES, read_all
@@ -88,7 +88,7 @@ class Importer:
         try:
             built = await self._repeated(partial(self.load, artifact, record, report, model=model))
             total = artifact.counts.sources
-            await report(Progress(name, total, total, "building the graph"))
+            await report(total, total, "building the graph")
             self.services.maintenance.schedule(record)
             await self.services.maintenance.idle()
             created_at = artifact.collection.created_at
@@ -156,7 +156,7 @@ class Importer:
                 if replaced is None:
                     raise DatabaseUnavailable("the imported data was deleted", hint="Call again.")
                 collection = replaced.collection
-            await report(Progress(name, done, artifact.counts.sources, "importing"))
+            await report(done, artifact.counts.sources, "importing")
         built = await registry.reload(record)
         if built is None or not holds(built, artifact.counts):
             await self.discard(record)

@@ -210,7 +210,7 @@ def _expanded(function: Callable[..., Any]) -> Callable[..., Any]:
     own: list[inspect.Parameter] = []
     bundles: dict[str, tuple[type, list[str]]] = {}
     for parameter in inspect.signature(function, eval_str=True).parameters.values():
-        options = bundled(parameter.annotation)
+        options = bundled(parameter.annotation, parameter.default)
         if options:
             bundles[parameter.name] = parameter.annotation, [each.name for each in options]
         own += options or [_described(parameter)]
@@ -228,8 +228,11 @@ def _expanded(function: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def bundled(bundle: Any) -> list[inspect.Parameter]:
-    """Return the options that a parameter of a type stands for; none if it is one itself."""
+def bundled(bundle: Any, usual: Any = None) -> list[inspect.Parameter]:
+    """Return the options that a parameter of a type stands for; none if it is one itself.
+
+    Their defaults are those of ``usual``, if that is of the type.
+    """
     if is_dataclass(bundle):
         hints = get_type_hints(bundle, include_extras=True)
         return [
@@ -237,7 +240,7 @@ def bundled(bundle: Any) -> list[inspect.Parameter]:
                 inspect.Parameter(
                     each.name,
                     inspect.Parameter.KEYWORD_ONLY,
-                    default=each.default,
+                    default=getattr(usual, each.name, each.default),
                     annotation=hints[each.name],
                 )
             )

@@ -6,19 +6,31 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from ability_search.client.tool_client import Advance, Target, ToolClient, client_target
+from ability_search.client.tool_client import (
+    LONG_SECONDS,
+    Advance,
+    Target,
+    ToolClient,
+    client_target,
+)
 from ability_search.config.loader import load_settings
 from ability_search.config.schema import Settings
 from ability_search.extensions.cli import logs, output
+from ability_search.extensions.cli.parameters import (
+    BrokerOption,
+    JsonOption,
+    TimeoutOption,
+    given,
+)
 from ability_search.extensions.cli.settings import Logging
 
 if TYPE_CHECKING:
-    from ability_search.index.index_calls import Progress as Counts
     from ability_search.index.index_calls import Report
 
 T = TypeVar("T")
@@ -79,6 +91,39 @@ def call_tool(
     return with_client(broker, lambda client: client.call(tool, tool_input, timeout=timeout))
 
 
+@dataclass(frozen=True, slots=True)
+class CallOptions:
+    """The options of a command that calls tools and prints an answer."""
+
+    broker: BrokerOption = None
+    timeout: TimeoutOption = 60.0
+    as_json: JsonOption = False
+
+    def call(self, tool: str, **fields: Any) -> dict[str, Any]:
+        """Call a tool with the fields that were given; raises as :meth:`ToolClient.call`."""
+        return call_tool(self.broker, tool, given(**fields), self.timeout)
+
+    def run(self, tool: str, wanted: Mapping[str, Any]) -> dict[str, Any]:
+        """Run a job on a collection with a progress bar, and return the answer of its tool."""
+
+        async def work(client: ToolClient) -> dict[str, Any]:
+            with progress_bar(wanted["collection"], total=None, hidden=self.as_json) as advance:
+                return await client.run_job(tool, wanted, timeout=self.timeout, advance=advance)
+
+        return with_client(self.broker, work)
+
+    def printed(self, answer: Any) -> bool:
+        """Print an answer as JSON, if that is wanted; return whether it is."""
+        if self.as_json:
+            output.print_json(answer)
+        return self.as_json
+
+
+CALL = CallOptions()
+LONG_CALL = CallOptions(timeout=LONG_SECONDS)
+"""The usual options of a command, and those of one that runs a job."""
+
+
 @contextmanager
 def progress_bar(name: str, *, total: int | None, hidden: bool) -> Iterator[Advance]:
     """Show a progress bar on stderr during the block, if stderr is a terminal.
@@ -115,27 +160,7 @@ def report_bar(name: str, *, hidden: bool) -> Iterator[Report]:
     """Show a progress bar as :func:`progress_bar`; yield a callback for the indexing services."""
     with progress_bar(name, total=None, hidden=hidden) as advance:
 
-        async def report(counts: Counts) -> None:
-            advance(counts.done, counts.total, counts.stage)
+        async def report(done: int, total: int, stage: str) -> None:
+            advance(done, total, stage)
 
         yield report
-
-
-def run_reported(
-    broker: str | None, tool: str, wanted: Mapping[str, Any], *, timeout: float, hidden: bool
-) -> dict[str, Any]:
-    """Run a job on a collection with a progress bar, and return the answer of its tool.
-
-    Args:
-        broker: Address of the broker; ``None`` for that of the settings.
-        tool: Tool that runs it.
-        wanted: Its input.
-        timeout: Seconds.
-        hidden: Whether no progress is shown.
-    """
-
-    async def work(client: ToolClient) -> dict[str, Any]:
-        with progress_bar(wanted["collection"], total=None, hidden=hidden) as advance:
-            return await client.run_job(tool, wanted, timeout=timeout, advance=advance)
-
-    return with_client(broker, work)

@@ -8,14 +8,13 @@ from typing import Annotated, Any
 
 import typer
 
-from ability_search.client.tool_client import LONG_SECONDS, check_unicode
+from ability_search.client.tool_client import check_unicode
 from ability_search.extensions.cli import output
 from ability_search.extensions.cli.app import FAILED, NOT_FOUND, app, command
-from ability_search.extensions.cli.clients import call_tool, run_reported, with_client
+from ability_search.extensions.cli.clients import LONG_CALL, CallOptions, with_client
 from ability_search.extensions.cli.parameters import (
     BrokerOption,
     CollectionArgument,
-    JsonOption,
     TimeoutOption,
     YesOption,
     given,
@@ -24,20 +23,20 @@ from ability_search.extensions.cli.parameters import (
 )
 from ability_search.index.index_fields import RebuildFields
 
+_QUICK = CallOptions(timeout=30.0)
+_DELETION = CallOptions(timeout=120.0)
+
 
 @command(app, "collections")
-def collections(
-    broker: BrokerOption = None, timeout: TimeoutOption = 30.0, as_json: JsonOption = False
-) -> None:
+def collections(options: CallOptions = _QUICK) -> None:
     """List all collections with the number and average size of their chunks.
 
     Example:
         ability-search collections
         ability-search collections --json
     """
-    answer = call_tool(broker, "search-collections", {}, timeout)
-    if as_json:
-        output.print_json(answer)
+    answer = options.call("search-collections")
+    if options.printed(answer):
         return
     found = answer["collections"]
     if not found:
@@ -54,23 +53,17 @@ def info(
     collection: CollectionArgument,
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="Sources per page.")] = 20,
     cursor: Annotated[str | None, "Cursor of the next page, printed by the previous one."] = None,
-    broker: BrokerOption = None,
-    timeout: TimeoutOption = 30.0,
-    as_json: JsonOption = False,
+    options: CallOptions = _QUICK,
 ) -> None:
     """Describe a collection and list its sources, one page at a time.
 
     Example:
         ability-search info docs --limit 100
     """
-    answer = call_tool(
-        broker,
-        "search-collection-info",
-        given(collection=collection, limit=limit, cursor=cursor),
-        timeout,
+    answer = options.call(
+        "search-collection-info", collection=collection, limit=limit, cursor=cursor
     )
-    if as_json:
-        output.print_json(answer)
+    if options.printed(answer):
         return
     hidden = ("warnings", "sources", "nextCursor", "jobs")
     output.print_pairs(
@@ -105,9 +98,7 @@ def delete(
         typer.Option("--source", "-s", help="Delete only this source; repeatable."),
     ] = None,
     yes: YesOption = False,
-    broker: BrokerOption = None,
-    timeout: TimeoutOption = 120.0,
-    as_json: JsonOption = False,
+    options: CallOptions = _DELETION,
 ) -> None:
     """Delete a collection, or sources of it.
 
@@ -125,19 +116,16 @@ def delete(
         if not sys.stdin.isatty():
             raise typer.BadParameter(f"this deletes {what}; confirm with --yes", param_hint="--yes")
         typer.confirm(f"Delete {what}?", abort=True, err=True)
-    answer = call_tool(
-        broker, "search-delete", given(collection=collection, sources=sources), timeout
-    )
-    if as_json:
-        output.print_json(answer)
-    elif answer["deleted"] or not sources:
-        output.stdout().print(f"deleted {output.counted(answer['deleted'], 'chunk')}")
-    else:
+    answer = options.call("search-delete", collection=collection, sources=sources)
+    missing = sources and not answer["deleted"]
+    if not options.printed(answer) and missing:
         output.fail(
             f"{collection} has no chunks of {named}",
             f"`ability-search info {collection}` lists its sources.",
         )
-    if sources and not answer["deleted"]:
+    elif not options.as_json:
+        output.stdout().print(f"deleted {output.counted(answer['deleted'], 'chunk')}")
+    if missing:
         raise typer.Exit(NOT_FOUND)
 
 
@@ -149,9 +137,7 @@ def reindex(
     clear: Annotated[bool, "Delete all chunks, keep settings."] = False,
     background: Annotated[bool, "Do not wait; `info` shows the progress."] = False,
     cancel: Annotated[bool, "Cancel the running rebuild."] = False,
-    broker: BrokerOption = None,
-    timeout: TimeoutOption = LONG_SECONDS,
-    as_json: JsonOption = False,
+    options: CallOptions = LONG_CALL,
 ) -> None:
     """Chunk and embed a collection again from its stored texts.
 
@@ -166,10 +152,8 @@ def reindex(
     wanted = given(collection=collection, clear=clear, background=background, cancel=cancel)
     wanted |= tool_fields(indexing)
 
-    answer = run_reported(broker, "search-reindex", wanted, timeout=timeout, hidden=as_json)
-    if as_json:
-        output.print_json(answer)
-    else:
+    answer = options.run("search-reindex", wanted)
+    if not options.printed(answer):
         output.stdout().print(output.plain(answer["message"]))
     for item in answer.get("failed") or ():
         output.warn(f"{item['source']}: {item['error']}")

@@ -12,11 +12,11 @@ from typing import Annotated, Any
 
 import typer
 
-from ability_search.client.tool_client import LONG_SECONDS, ToolClient
+from ability_search.client.tool_client import ToolClient
 from ability_search.errors import InvalidInput
 from ability_search.extensions.cli import output
 from ability_search.extensions.cli.app import FAILED, NOT_FOUND, app, command
-from ability_search.extensions.cli.clients import progress_bar, with_client
+from ability_search.extensions.cli.clients import LONG_CALL, CallOptions, progress_bar, with_client
 from ability_search.extensions.cli.local_files import (
     Place,
     UploadReport,
@@ -30,11 +30,8 @@ from ability_search.extensions.cli.local_files import (
     unselected,
 )
 from ability_search.extensions.cli.parameters import (
-    BrokerOption,
     CollectionOption,
-    JsonOption,
     Patterns,
-    TimeoutOption,
     YesOption,
     given,
     json_object,
@@ -134,9 +131,7 @@ def index(
     text: GivenText,
     files: LocalFiles,
     indexing: IndexFields,
-    broker: BrokerOption = None,
-    timeout: TimeoutOption = LONG_SECONDS,
-    as_json: JsonOption = False,
+    calling: CallOptions = LONG_CALL,
 ) -> None:
     """Index files and directories; unchanged files are skipped.
 
@@ -160,7 +155,7 @@ def index(
     document = text.document(paths, files.unfit)
     if document and collection is None:
         raise typer.BadParameter("is needed for a text", param_hint="--collection")
-    run = IndexRun(paths, collection, files, tool_fields(indexing), timeout, as_json)
+    run = IndexRun(paths, collection, files, tool_fields(indexing), calling)
 
     async def work(client: ToolClient) -> None:
         client.patience = _PATIENCE
@@ -173,11 +168,11 @@ def index(
 
     outcome = run.outcome
     try:
-        with_client(broker, work)
+        with_client(calling.broker, work)
     finally:
         # It may have had results before it failed.
         if outcome.model is not None or outcome.skipped or outcome.removed:
-            _show(outcome, as_json=as_json)
+            _show(outcome, calling)
     _exit_unless_done(outcome)
 
 
@@ -190,15 +185,16 @@ class IndexRun:
     files: LocalFiles
     options: Mapping[str, Any]
     """Fields of the tool."""
-    timeout: float
-    as_json: bool
+    calling: CallOptions
     outcome: UploadReport = field(default_factory=UploadReport)
 
     async def send_text(self, client: ToolClient, document: Mapping[str, Any]) -> None:
         """Index one text."""
         self.outcome.collection = self.collection or ""
         request = {**self.options, "collection": self.collection, "documents": [document]}
-        self.outcome.add(await client.run_job("search-index", request, timeout=self.timeout))
+        self.outcome.add(
+            await client.run_job("search-index", request, timeout=self.calling.timeout)
+        )
 
     async def read_there(self, client: ToolClient) -> None:
         """Have the worker read the files."""
@@ -209,11 +205,11 @@ class IndexRun:
         for path in self.paths:
             # A relative path is relative to the worker's directory, if that is another machine.
             where = path if client.target.stack is None else path.absolute()
-            with progress_bar(str(path), total=None, hidden=self.as_json) as advance:
+            with progress_bar(str(path), total=None, hidden=self.calling.as_json) as advance:
                 answer = await client.run_job(
                     "search-index-file",
                     {**request, "path": str(where)},
-                    timeout=self.timeout,
+                    timeout=self.calling.timeout,
                     advance=advance,
                 )
             self.outcome.add(answer)
@@ -221,7 +217,7 @@ class IndexRun:
     async def read_here(self, client: ToolClient) -> None:
         """Read the files here and send them."""
         files, outcome = self.files, self.outcome
-        call = partial(client.call, timeout=self.timeout)
+        call = partial(client.call, timeout=self.calling.timeout)
         place = await find_place(call, self.paths, collection=self.collection, root=files.root)
         outcome.collection = name = place.collection
         outcome.warnings += place.warnings
@@ -231,11 +227,11 @@ class IndexRun:
             outcome.warnings += _left(chosen, place, excluded=True)
         outcome.warnings += _left(chosen, place, excluded=False)
         request = {**self.options, "collection": name}
-        with progress_bar(name, total=count_files(chosen), hidden=self.as_json) as advance:
-            await send_files(client, chosen, request, outcome, self.timeout, advance)
+        with progress_bar(name, total=count_files(chosen), hidden=self.calling.as_json) as advance:
+            await send_files(client, chosen, request, outcome, self.calling.timeout, advance)
         removing.update({*outcome.stale}.intersection(place.sources))
         outcome.keep(place.sources)
-        with progress_bar(name, total=len(removing), hidden=self.as_json) as advance:
+        with progress_bar(name, total=len(removing), hidden=self.calling.as_json) as advance:
             outcome.removed += await remove_sources(call, name, sorted(removing), advance)
 
 
@@ -280,9 +276,8 @@ def _left(chosen: Sequence[Selection], place: Place, *, excluded: bool) -> list[
     ]
 
 
-def _show(outcome: UploadReport, *, as_json: bool) -> None:
-    if as_json:
-        output.print_json(outcome.as_json())
+def _show(outcome: UploadReport, calling: CallOptions) -> None:
+    if calling.printed(outcome.as_json()):
         return
     name = output.plain(outcome.collection)
     output.stdout().print(f"[bold]{name}[/bold]: {outcome.summary}")

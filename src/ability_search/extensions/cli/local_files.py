@@ -40,9 +40,9 @@ from ability_search.files.selection import (
     unmatched_patterns,
     vanished,
 )
+from ability_search.tools.results import COUNTED
 from kadi_client import ToolError
 
-_COUNTED = ("documents", "chunks", "added", "updated", "unchanged", "deduplicated", "reused")
 _PAGE = 10_000
 _REMOVED_AT_ONCE = 200
 """Sources deleted in one call; enough that its time is that of the chunks, not of the call."""
@@ -275,7 +275,7 @@ class UploadReport:
 
     def add(self, answer: Mapping[str, Any]) -> None:
         """Add the answer of a call."""
-        self.counts.update({name: answer.get(name, 0) for name in _COUNTED})
+        self.counts.update({name: answer.get(name, 0) for name in COUNTED})
         wanted = len(answer.get("wanted") or ())
         self.counts["documents"] -= wanted
         self.failed += answer["failed"]
@@ -332,7 +332,7 @@ class UploadReport:
         """Return the outcome as a JSON object."""
         return {
             "collection": self.collection,
-            **{name: self.counts[name] for name in _COUNTED},
+            **{name: self.counts[name] for name in COUNTED},
             "removed": self.removed,
             "model": self.model,
             "failed": self.failed,

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from ability_search.config.setting_fields import Group
 from ability_search.extension import Command, hookimpl
-
-if TYPE_CHECKING:
-    from ability_search.config.setting_fields import Group
+from ability_search.extensions.cli.settings import Logging, Metrics
 
 
 @hookimpl
 def register_settings() -> Sequence[type[Group]]:
     """Return the settings."""
-    from ability_search.extensions.cli.settings import Logging, Metrics
-
     return (Logging, Metrics)
 
 

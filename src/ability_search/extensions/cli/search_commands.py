@@ -18,13 +18,12 @@ from ability_search.client.tool_client import ToolClient
 from ability_search.extension import SearchOptions, loaded
 from ability_search.extensions.cli import output
 from ability_search.extensions.cli.app import NOT_FOUND, app, bundled, command
-from ability_search.extensions.cli.clients import with_client
+from ability_search.extensions.cli.clients import CALL, CallOptions, with_client
 from ability_search.extensions.cli.derived_options import derived_options
 from ability_search.extensions.cli.parameters import (
     AllCollectionsOption,
     BrokerOption,
     FilterOption,
-    JsonOption,
     TimeoutOption,
     all_or_named,
     given,
@@ -102,9 +101,7 @@ def search(
     end: Annotated[str | None, typer.Option("--to", metavar="DAY", help="Last such day.")] = None,
     literal: LiteralOption = False,
     debug: DebugOption = False,
-    broker: BrokerOption = None,
-    timeout: TimeoutOption = 60.0,
-    as_json: JsonOption = False,
+    calling: CallOptions = CALL,
     **options: Any,
 ) -> None:
     """Search collections by meaning, by keywords, or by both (hybrid).
@@ -137,18 +134,20 @@ def search(
     if literal:
         wanted["understand"] = False
     warnings = [
-        text for each in added for text in each.apply(wanted, broker=broker, hidden=as_json)
+        text
+        for each in added
+        for text in each.apply(wanted, broker=calling.broker, hidden=calling.as_json)
     ]
     wanted["collection"] = all_or_named(wanted["collection"])
     found = with_client(
-        broker,
-        lambda tools: SearchClient.over(tools, timeout=timeout).query(
+        calling.broker,
+        lambda tools: SearchClient.over(tools, timeout=calling.timeout).query(
             query=query, limit=k, **wanted
         ),
     )
     if warnings:
         found.warnings = [*warnings, *(found.warnings or ())]
-    _show(found, as_json=as_json, debug=debug)
+    _show(found, as_json=calling.as_json, debug=debug)
 
 
 def _added(options: dict[str, Any]) -> list[SearchOptions]:
@@ -168,9 +167,7 @@ def similar(
     k: LimitOption = 10,
     min_score: MinScoreOption = None,
     condition: FilterOption = None,
-    broker: BrokerOption = None,
-    timeout: TimeoutOption = 60.0,
-    as_json: JsonOption = False,
+    calling: CallOptions = CALL,
 ) -> None:
     """Find the nearest neighbours of a chunk, or of a source, in its collection.
 
@@ -183,12 +180,12 @@ def similar(
     name = collection or chunk.partition(":")[0]
     start = {"source" if collection else "chunk_id": chunk}
     found = with_client(
-        broker,
-        lambda tools: SearchClient.over(tools, timeout=timeout).similar(
+        calling.broker,
+        lambda tools: SearchClient.over(tools, timeout=calling.timeout).similar(
             name, **start, limit=k, filter=wanted, min_score=min_score
         ),
     )
-    _show(found, as_json=as_json)
+    _show(found, as_json=calling.as_json)
 
 
 @command(app, "mark")

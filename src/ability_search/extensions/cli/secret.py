@@ -10,14 +10,10 @@ from typing import Annotated
 
 import typer
 
+from ability_search.config.vault import reveal
 from ability_search.extensions.cli import output
 from ability_search.extensions.cli.app import NOT_FOUND, app, command, new_group
-from ability_search.extensions.cli.secret_file import (
-    get_secret,
-    list_secrets,
-    locate_secrets,
-    set_secret,
-)
+from ability_search.extensions.cli.secret_file import locate_secrets, read_vault, set_secret
 
 group = new_group("Set, check and list the encrypted secrets in secrets.toml.")
 app.add_typer(group, name="secret")
@@ -52,7 +48,7 @@ def _value(name: str) -> str:
 def get(
     name: NameArgument,
     vault: VaultOption = "models",
-    reveal: Annotated[bool, "Print the value."] = False,
+    shown: Annotated[bool, typer.Option("--reveal", help="Print the value.")] = False,
 ) -> None:
     """Check that a secret is set and can be decrypted; print it only with --reveal.
 
@@ -61,15 +57,17 @@ def get(
         ability-search secret get SEARCH_API_KEY --reveal
     """
     files = locate_secrets(os.environ, Path.cwd())
-    known = list_secrets(files.path, vault)
+    known = read_vault(files.path, vault)
     if name not in known:
+        names = ", ".join(sorted(known)) or "none"
         output.fail(
             f"no secret {name} in vault {vault} of {files.path}",
-            f"Names: {', '.join(known) or 'none'}. Set it with `ability-search secret set {name}`.",
+            f"Names: {names}. Set it with `ability-search secret set {name}`.",
         )
         raise typer.Exit(NOT_FOUND)
-    secret = get_secret(files.path, vault, name, key_file=files.key_file).get_secret_value()
-    if reveal:
+    revealed = reveal(known[name], files.path, vault, name, key_file=files.key_file)
+    secret = revealed.get_secret_value()
+    if shown:
         typer.echo(secret)
     else:
         output.stdout().print(f"{name} is set, {len(secret)} characters; --reveal prints it")
@@ -83,5 +81,5 @@ def list_(vault: VaultOption = "models") -> None:
         ability-search secret list --vault models
     """
     files = locate_secrets(os.environ, Path.cwd())
-    for name in list_secrets(files.path, vault):
+    for name in sorted(read_vault(files.path, vault)):
         typer.echo(name)

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import tomlkit
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
-from pydantic import SecretStr
 from tomlkit.exceptions import TOMLKitError
 
 from ability_search.config.config_files import Report, find_own, read_file
@@ -31,7 +30,6 @@ from ability_search.config.vault import (
     SECRETS,
     associated,
     load_key,
-    reveal,
     stored_secrets,
 )
 from ability_search.errors import ConfigurationError
@@ -61,28 +59,6 @@ def locate_secrets(environ: Mapping[str, str], cwd: Path) -> SecretFiles:
         raise ConfigurationError(*report.problems)
     path = find_own(SECRETS, base.directory, report).path or base.directory / SECRETS.name
     return SecretFiles(path, key_file(layer | from_environment(environ, base)))
-
-
-def list_secrets(path: Path, vault: str) -> tuple[str, ...]:
-    """Return the names of a vault's secrets, sorted; empty if the file or vault does not exist.
-
-    Raises:
-        ConfigurationError: if the file cannot be read.
-    """
-    return tuple(sorted(read_vault(path, vault)))
-
-
-def get_secret(path: Path, vault: str, key: str, *, key_file: Path) -> SecretStr:
-    """Return the value of a secret.
-
-    Raises:
-        ConfigurationError: if there is no secret of that name, or it cannot be decrypted.
-    """
-    values = read_vault(path, vault)
-    if key not in values:
-        known = ", ".join(sorted(values)) or "none"
-        raise ConfigurationError(f"{path}: no secret {key} in vault {vault}; available: {known}")
-    return reveal(values[key], path, vault, key, key_file=key_file)
 
 
 def set_secret(path: Path, vault: str, key: str, value: str, *, key_file: Path) -> None:

@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from ability_search.config.setting_fields import Group
 from ability_search.extension import Command, StackComponent, hookimpl
+from ability_search.extensions.gateway.settings import Gateway
 
 if TYPE_CHECKING:
     from ability_search.client.tool_client import ToolClient
-    from ability_search.config.setting_fields import Group
 
 
 @hookimpl
 def register_settings() -> Sequence[type[Group]]:
     """Return the settings."""
-    from ability_search.extensions.gateway.settings import Gateway
-
     return (Gateway,)
 
 
@@ -30,7 +29,6 @@ def register_commands() -> Sequence[Command]:
 def register_components() -> Sequence[StackComponent]:
     """Return the components of the stack."""
     from ability_search.config.schema import Broker
-    from ability_search.extensions.gateway.settings import Gateway
 
     return (
         StackComponent(

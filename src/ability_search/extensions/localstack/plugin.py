@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from ability_search.config.setting_fields import Group
 from ability_search.extension import Command, StackComponent, hookimpl
-
-if TYPE_CHECKING:
-    from ability_search.config.setting_fields import Group
+from ability_search.extensions.localstack.settings import (
+    Arcadedb,
+    Deployment,
+    LocalBroker,
+    Models,
+)
 
 
 @hookimpl
 def register_settings() -> Sequence[type[Group]]:
     """Return the settings."""
-    from ability_search.extensions.localstack.settings import (
-        Arcadedb,
-        Deployment,
-        LocalBroker,
-        Models,
-    )
-
     return (Deployment, LocalBroker, Models, Arcadedb)
 
 
@@ -49,12 +45,6 @@ def register_components() -> Sequence[StackComponent]:
     from ability_search.config.model_settings import Embedding, Expansion, RerankerSettings
     from ability_search.config.schema import Broker
     from ability_search.extensions.cli.tool_calls import NEEDED_TOOLS
-    from ability_search.extensions.localstack.settings import (
-        Arcadedb,
-        Deployment,
-        LocalBroker,
-        Models,
-    )
 
     worker = (Broker, Deployment, Embedding, RerankerSettings, Expansion)
     return (

@@ -35,7 +35,6 @@ from ability_search.extensions.migration.survey import (
     State,
     Survey,
 )
-from ability_search.index.index_calls import Progress
 from ability_search.index.index_ports import IndexPorts
 from ability_search.index.partial_vectors import every_vector
 from ability_search.store.arcadedb.client import BrokerScripts
@@ -115,7 +114,7 @@ class Migration:
                 rows = await self._old.rows(chunk_type, rids)
                 await asyncio.to_thread(survey.add, rows)
                 done += len(rows)
-                await report(Progress(chunk_type, done, total, "reading"))
+                await report(done, total, "reading")
             await asyncio.to_thread(survey.finish, self.options)
             for old in survey.collections:
                 await self._check_name(survey, old)
@@ -202,7 +201,7 @@ class Migration:
             async for rids in self._old.places(LEGACY_TYPE, most=_COPIED):
                 await self._old.copy_aside(rids)
                 done += len(rids)
-                await report(Progress(LEGACY_TYPE, done, total, "setting aside"))
+                await report(done, total, "setting aside")
         there, copied = [await self._old.totals(each) for each in (LEGACY_TYPE, ASIDE_TYPE)]
         if there != copied:
             raise DatabaseUnavailable(

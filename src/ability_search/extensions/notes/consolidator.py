@@ -36,7 +36,7 @@ from ability_search.extensions.notes.note_links import (
     write_notes,
 )
 from ability_search.extensions.understanding.periods import day_of, iso_day
-from ability_search.index.index_calls import Progress, Report
+from ability_search.index.index_calls import Report
 from ability_search.index.index_ports import IndexPorts
 from ability_search.ports import Chat
 from ability_search.store.records import SourceRecord
@@ -102,7 +102,7 @@ async def _findings(
     if judge == "chat":
 
         async def judged(count: int) -> None:
-            await report(Progress(collection.public_name, count, len(suspected), "judging"))
+            await report(count, len(suspected), "judging")
 
         await judged(0)
         by_id = {each.chunk_id: each for each in compared.chunks}

@@ -13,7 +13,7 @@ from ability_search.documents import Vector
 from ability_search.errors import InvalidInput, TooLarge
 from ability_search.extensions.notes.graph_analysis import GraphAnalysis, NoteChunk
 from ability_search.extensions.notes.note_links import read_sources
-from ability_search.index.index_calls import Progress, Report
+from ability_search.index.index_calls import Report
 from ability_search.store.pages import read_pages
 from ability_search.store.port import Store
 from ability_search.store.values import Chunks, Columns, Patch, Read
@@ -110,4 +110,4 @@ async def read_chunks(
 
 async def report_progress(report: Report, collection: Collection, done: int, stage: str) -> None:
     """Report the progress of an analysis, in chunks."""
-    await report(Progress(collection.public_name, done, collection.chunks, stage))
+    await report(done, collection.chunks, stage)

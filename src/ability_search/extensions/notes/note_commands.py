@@ -4,21 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import typer
 
-from ability_search.client.tool_client import LONG_SECONDS
 from ability_search.extensions.cli import output
 from ability_search.extensions.cli.app import NOT_FOUND, app, command
-from ability_search.extensions.cli.clients import call_tool, run_reported
-from ability_search.extensions.cli.parameters import (
-    BrokerOption,
-    CollectionArgument,
-    JsonOption,
-    TimeoutOption,
-    given,
-)
+from ability_search.extensions.cli.clients import CALL, LONG_CALL, CallOptions
+from ability_search.extensions.cli.parameters import CollectionArgument
 from ability_search.extensions.notes.consolidation_report import Judge
 
 _RANKED = 5
@@ -44,9 +37,7 @@ _COLUMNS = {
 @command(app, "analyze")
 def analyze(
     collection: CollectionArgument,
-    broker: BrokerOption = None,
-    timeout: TimeoutOption = LONG_SECONDS,
-    as_json: JsonOption = False,
+    options: CallOptions = LONG_CALL,
 ) -> None:
     """Analyse the graph of a collection's chunks.
 
@@ -57,11 +48,8 @@ def analyze(
     Example:
         ability-search analyze docs
     """
-    wanted = {"collection": collection}
-    analysis = run_reported(broker, "notes-analyze", wanted, timeout=timeout, hidden=as_json)
-    if as_json:
-        output.print_json(analysis)
-    else:
+    analysis = options.run("notes-analyze", {"collection": collection})
+    if not options.printed(analysis):
         _print_analysis(analysis)
 
 
@@ -104,9 +92,7 @@ def paths(
     limit: Annotated[
         int, typer.Option("--limit", "-k", min=1, help="Maximum number of paths.")
     ] = 10,
-    broker: BrokerOption = None,
-    timeout: TimeoutOption = 60.0,
-    as_json: JsonOption = False,
+    options: CallOptions = CALL,
 ) -> None:
     """Find the paths between two sources over links, and the sources that both are linked with.
 
@@ -115,11 +101,9 @@ def paths(
     Example:
         ability-search paths docs guide/install.md guide/update.md
     """
-    wanted = given(collection=collection, source=source, to=to, hops=hops, limit=limit)
-    found = call_tool(broker, "notes-paths", wanted, timeout)
-    if as_json:
-        output.print_json(found)
-    else:
+    wanted = {"collection": collection, "source": source, "to": to}
+    found = options.call("notes-paths", **wanted, hops=hops, limit=limit)
+    if not options.printed(found):
         _print_paths(found)
     if not found["paths"]:
         raise typer.Exit(NOT_FOUND)
@@ -149,9 +133,7 @@ def consolidate(
         Judge,
         typer.Option(help="Who decides on contradictions: `chat` is a language model."),
     ] = "rules",
-    broker: BrokerOption = None,
-    timeout: TimeoutOption = LONG_SECONDS,
-    as_json: JsonOption = False,
+    options: CallOptions = LONG_CALL,
 ) -> None:
     """Report duplicates, contradictions, stale notes and missing links.
 
@@ -166,9 +148,8 @@ def consolidate(
     if apply and undo:
         raise typer.BadParameter("it excludes --apply", param_hint="--undo")
     wanted = {"collection": collection, "apply": apply, "undo": undo, "judge": judge}
-    report = run_reported(broker, "notes-consolidate", wanted, timeout=timeout, hidden=as_json)
-    if as_json:
-        output.print_json(report)
+    report = options.run("notes-consolidate", wanted)
+    if options.printed(report):
         return
     for warning in report.get("warnings", ()):
         output.warn(warning)
@@ -196,8 +177,6 @@ def _cell(value: object) -> str:
 @dataclass(frozen=True, slots=True)
 class HopsOption:
     """The option of `search` for graph expansion with all other values as by default."""
-
-    place: ClassVar[int] = 100
 
     hops: Annotated[
         int | None,

@@ -11,7 +11,7 @@ import typer
 
 from ability_search.extensions.cli import output
 from ability_search.extensions.cli.app import NOT_FOUND, app, command, new_group
-from ability_search.extensions.cli.clients import call_tool
+from ability_search.extensions.cli.clients import CALL, CallOptions
 from ability_search.extensions.cli.parameters import (
     BrokerOption,
     JsonOption,
@@ -35,7 +35,7 @@ TextArgument = Annotated[str, typer.Argument(help="The text; - reads stdin.")]
 KeyArgument = Annotated[str, typer.Argument(help="Key of the text.")]
 IdArgument = Annotated[str, typer.Argument(help="Id of the task.")]
 StatusOption = Annotated[Status | None, typer.Option("--status", help="Status of the tasks.")]
-_SECONDS = 60.0
+_ERASURE = CallOptions(timeout=600.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +45,12 @@ class SessionTarget:
     agent: AgentOption = DEFAULT
     session: Annotated[str, typer.Option("--session", "-s", help="Session of the agent.")] = DEFAULT
     broker: BrokerOption = None
-    timeout: TimeoutOption = _SECONDS
+    timeout: TimeoutOption = 60.0
 
     def call(self, tool: str, **fields: Any) -> dict[str, Any]:
         """Call a tool on the session and return its answer."""
-        wanted = {"agentId": self.agent, "sessionId": self.session, **fields}
-        return call_tool(self.broker, tool, wanted, self.timeout)
+        calling = CallOptions(self.broker, self.timeout)
+        return calling.call(tool, agentId=self.agent, sessionId=self.session, **fields)
 
 
 def _text(argument: str) -> str:
@@ -127,7 +127,7 @@ def task_list(
     Example:
         ability-search memory task list --status open
     """
-    found = target.call("memory-read", **given(include=["tasks"], status=status))["tasks"]
+    found = target.call("memory-read", include=["tasks"], status=status)["tasks"]
     _print(found, ("id", "status", "content", "updatedAt"), "no such tasks", as_json=as_json)
 
 
@@ -211,9 +211,7 @@ def history_search(
     session: Annotated[
         str | None, typer.Option("--session", "-s", help="Only this session.  [default: all]")
     ] = None,
-    broker: BrokerOption = None,
-    timeout: TimeoutOption = _SECONDS,
-    as_json: JsonOption = False,
+    calling: CallOptions = CALL,
 ) -> None:
     """Search the history of all sessions of an agent.
 
@@ -222,11 +220,9 @@ def history_search(
     Example:
         ability-search memory history search 'when do backups run' --agent ada
     """
-    wanted = given(agentId=agent, sessionId=session, query=query, limit=limit)
-    answer = call_tool(broker, "memory-search", wanted, timeout)
-    if as_json:
-        output.print_json(answer)
-    else:
+    wanted = {"agentId": agent, "sessionId": session, "query": query, "limit": limit}
+    answer = calling.call("memory-search", **wanted)
+    if not calling.printed(answer):
         rows = [
             {"score": f"{hit['score']:.3f}", "content": hit["content"], **hit["metadata"]}
             for hit in answer["results"]
@@ -240,17 +236,16 @@ def history_search(
 @command(group, "sessions")
 def sessions(
     agent: AgentOption = DEFAULT,
-    broker: BrokerOption = None,
-    timeout: TimeoutOption = _SECONDS,
-    as_json: JsonOption = False,
+    calling: CallOptions = CALL,
 ) -> None:
     """List the sessions of an agent.
 
     Example:
         ability-search memory sessions --agent ada
     """
-    found = SessionTarget(agent, DEFAULT, broker, timeout).call("memory-read", include=["sessions"])
-    _print(found["sessions"], ("sessionId", "updatedAt"), "no sessions", as_json=as_json)
+    found = calling.call("memory-read", agentId=agent, sessionId=DEFAULT, include=["sessions"])
+    columns = ("sessionId", "updatedAt")
+    _print(found["sessions"], columns, "no sessions", as_json=calling.as_json)
 
 
 @command(group, "erase")
@@ -267,9 +262,7 @@ def erase(
         bool, typer.Option("--dry-run", help="Only count what would be deleted.")
     ] = False,
     yes: YesOption = False,
-    broker: BrokerOption = None,
-    timeout: TimeoutOption = 600.0,
-    as_json: JsonOption = False,
+    calling: CallOptions = _ERASURE,
 ) -> None:
     """Delete a session, all of an agent (--session '*'), or what is older than a date.
 
@@ -284,10 +277,9 @@ def erase(
         if not sys.stdin.isatty():
             raise typer.BadParameter(f"this deletes {what}; confirm with --yes", param_hint="--yes")
         typer.confirm(f"Delete {what}?", abort=True, err=True)
-    target = SessionTarget(agent, session, broker, timeout)
-    found = target.call("memory-delete", **given(before=before, dryRun=dry_run))
-    if as_json:
-        output.print_json(found)
+    wanted = {"agentId": agent, "sessionId": session, "before": before, "dryRun": dry_run}
+    found = calling.call("memory-delete", **wanted)
+    if calling.printed(found):
         return
     parts = (("scratch", "key"), ("tasks", "task"), ("history", "turn"))
     counts = ", ".join(output.counted(found[part], noun) for part, noun in parts)

@@ -24,11 +24,11 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from ability_search.client.tool_client import LONG_SECONDS, Call, ToolClient
+from ability_search.client.tool_client import Call, ToolClient
 from ability_search.errors import InvalidInput, SearchError
 from ability_search.extensions.cli import output
 from ability_search.extensions.cli.app import app, command, explain
-from ability_search.extensions.cli.clients import new_client, progress_bar
+from ability_search.extensions.cli.clients import LONG_CALL, CallOptions, new_client, progress_bar
 from ability_search.extensions.cli.extras import install_command
 from ability_search.extensions.cli.lifecycle import run_until_stopped
 from ability_search.extensions.cli.local_files import (
@@ -43,14 +43,7 @@ from ability_search.extensions.cli.local_files import (
     send_files,
     unselected,
 )
-from ability_search.extensions.cli.parameters import (
-    BrokerOption,
-    CollectionOption,
-    JsonOption,
-    Patterns,
-    TimeoutOption,
-    tool_fields,
-)
+from ability_search.extensions.cli.parameters import CollectionOption, Patterns, tool_fields
 from ability_search.files.selection import Selection, left_out, needs_consent, vanished
 from ability_search.index.index_fields import IndexFields
 from kadi_client import KadiError, ToolError
@@ -392,9 +385,7 @@ def watch(
     *,
     files: Patterns,
     indexing: IndexFields,
-    broker: BrokerOption = None,
-    timeout: TimeoutOption = LONG_SECONDS,
-    as_json: JsonOption = False,
+    calling: CallOptions = LONG_CALL,
 ) -> None:
     """Index directories and keep the collection in sync with their files until Ctrl-C.
 
@@ -428,10 +419,10 @@ def watch(
     options = tool_fields(indexing)
 
     async def work() -> None:
-        async with new_client(broker) as client:
+        async with new_client(calling.broker) as client:
             locate = partial(find_place, paths=paths, collection=collection, root=files.root)
-            report = WatchLog(as_json=as_json)
-            new_watcher = partial(Watcher, client, locate, find, options, timeout, report)
+            report = WatchLog(as_json=calling.as_json)
+            new_watcher = partial(Watcher, client, locate, find, options, calling.timeout, report)
             await _follow(directories, new_watcher, report)
 
     asyncio.run(run_until_stopped(work()))

@@ -6,9 +6,9 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import Mapping
-from functools import partial
-from typing import Any, Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any, TypeVar
 
 from ability_search.errors import DatabaseUnavailable, StatementRefused, TooLarge
 from ability_search.ops.metrics.meter import UNMETERED, Meter
@@ -57,15 +57,12 @@ _NOTES: Mapping[str, Value] = {"db.system.name": "arcadedb"}
 
 
 T = TypeVar("T")
-R = TypeVar("R", covariant=True)
+
+Work = Callable[[str | None, float], Awaitable[T]]
+"""Does something on the database of an agent, within some seconds."""
 
 
-class Work(Protocol[R]):
-    """What is done on the database of an agent."""
-
-    async def __call__(self, *, agent: str | None, timeout: float) -> R: ...
-
-
+@dataclass(slots=True, eq=False)
 class BrokerScripts:
     """Runs :class:`.Scripts` over a broker.
 
@@ -80,23 +77,18 @@ class BrokerScripts:
         patience: Seconds for which a statement waits for a database ability that is restarting.
     """
 
-    def __init__(
-        self,
-        invoke: Invoke,
-        *,
-        database: str,
-        timeout: float,
-        meter: Meter = UNMETERED,
-        providers: Providers | None = None,
-        patience: float = 0.0,
-    ) -> None:
-        self._invoke = invoke
-        self._pin = None if providers is None else ProviderPin(providers, self._run_on)
-        self._database = database
-        self._timeout = timeout
-        self._meter = meter
-        self._patience = patience
-        self._answered = False
+    invoke: Invoke
+    _: KW_ONLY
+    database: str
+    timeout: float
+    meter: Meter = UNMETERED
+    providers: Providers | None = None
+    patience: float = 0.0
+    _pin: ProviderPin | None = field(init=False)
+    _answered: bool = False
+
+    def __post_init__(self) -> None:
+        self._pin = None if self.providers is None else ProviderPin(self.providers, self._run_on)
 
     async def database_ids(self) -> dict[str, str | None]:
         """Return the ids of the databases on the network, as :meth:`.ProviderPin.ids`."""
@@ -104,41 +96,42 @@ class BrokerScripts:
 
     async def read(self, script: str, params: Mapping[str, Any]) -> Any:
         """Run a script or query; retry it if the connection failed or a write conflicted."""
-        return await self._repeated(partial(self._run_on, Statement(script, params), write=False))
+        statement = Statement(script, params)
+        return await self._repeated(lambda agent, left: self._run_on(statement, agent, False, left))
 
     async def search(self, request: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """Search indexes; with retries as for :meth:`read`."""
-        return await self._repeated(
-            partial(self._search_on, {"database": self._database, **request})
-        )
+        asked = {"database": self.database, **request}
+        return await self._repeated(lambda agent, left: self._search_on(asked, agent, left))
 
     async def _repeated(self, work: Work[T]) -> T:
         """Do the work of a read; again if the connection failed or a write conflicted."""
-        deadline = time.monotonic() + self._timeout
+        deadline = time.monotonic() + self.timeout
         return await retry(
             lambda: self._run(work, max(0.001, deadline - time.monotonic())),
             when=_passing,
             attempts=_READ_ATTEMPTS,
             pause=growing(0.1, longest=1.0),
-            within=self._timeout,
-            meter=self._meter,
+            within=self.timeout,
+            meter=self.meter,
         )
 
     async def write(self, script: str, params: Mapping[str, Any]) -> Any:
         """Run a script once; if the database is missing, create it first."""
+        statement = Statement(script, params)
         return await self._run(
-            partial(self._run_on, Statement(script, params), write=True), self._timeout
+            lambda agent, left: self._run_on(statement, agent, True, left), self.timeout
         )
 
     async def _run(self, work: Work[T], timeout: float) -> T:
         """Do some work; wait for a database that has answered before and is restarting."""
         started = time.monotonic()
-        patience = min(timeout, self._patience) if self._answered else 0.0
+        patience = min(timeout, self.patience) if self._answered else 0.0
         while True:
             left = max(0.001, started + timeout - time.monotonic())
             try:
                 agent = None if self._pin is None else await self._pin.agent()
-                return await work(agent=agent, timeout=left)
+                return await work(agent, left)
             except DatabaseUnavailable as exc:
                 # Without a provider, nothing was executed.
                 waited = time.monotonic() - started
@@ -147,32 +140,34 @@ class BrokerScripts:
                 await asyncio.sleep(_PAUSE)
 
     async def _search_on(
-        self, request: Mapping[str, Any], *, agent: str | None, timeout: float
+        self, request: Mapping[str, Any], agent: str | None, timeout: float
     ) -> Mapping[str, Any] | None:
         """Search on the database of one agent; ``None`` if it does not offer that."""
         if self._pin is None or not self._pin.searches(agent):
             return None
         with span("database search", attributes=_NOTES):
             answer = await self._call(INDEX_SEARCH, request, timeout, agent)
-        found: Mapping[str, Any] = answer["result"]
+        found = answer.get("result")
+        if not isinstance(found, Mapping):
+            raise DatabaseUnavailable(f"{INDEX_SEARCH} returned a result that is not an object")
         return found
 
     async def _run_on(
         self, statement: Statement, agent: str | None, write: bool, timeout: float | None = None
     ) -> Any:
         """Run a statement on the database of one agent; a write creates it if it is missing."""
-        timeout = timeout or self._timeout
+        timeout = timeout or self.timeout
         try:
             return await self._execute(statement, agent, write, timeout)
         except StatementRefused as exc:
             if exc.reason != "missing_database" or not write:
                 raise
         try:
-            await self._call("arcade-db-create", {"name": self._database}, timeout, agent)
+            await self._call("arcade-db-create", {"name": self.database}, timeout, agent)
         except StatementRefused as exc:
             if "exist" not in exc.detail:
                 raise
-        log.info("created database %s", self._database)
+        log.info("created database %s", self.database)
         if self._pin is not None:
             await self._pin.created(agent)
         return await self._execute(statement, agent, write, timeout)
@@ -185,7 +180,7 @@ class BrokerScripts:
         key = "command" if write else "query"
         tool = f"arcade-{key}"
         request = {
-            "database": self._database,
+            "database": self.database,
             key: script,
             # The engine caches parsed queries, but parses a script each time.
             "language": "sqlscript" if write or ";" in script else "sql",
@@ -210,7 +205,7 @@ class BrokerScripts:
         self, tool: str, tool_input: Mapping[str, Any], timeout: float, agent: str | None
     ) -> Mapping[str, Any]:
         try:
-            answer = await self._invoke(tool, tool_input, timeout=timeout, target_agent=agent)
+            answer = await self.invoke(tool, tool_input, timeout=timeout, target_agent=agent)
         except FrameTooLarge as exc:
             raise TooLarge(
                 f"{exc.size} bytes for the database, at most {exc.limit} fit into a message",
