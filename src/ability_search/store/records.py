@@ -166,7 +166,7 @@ class Linked:
 
 
 By = Sequence[float] | SparseVector
-"""What chunks are compared with: a vector, or weighted terms."""
+"""A vector or weighted terms, with which chunks are compared."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,16 +16,17 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import msgspec
-import numpy as np
-import numpy.typing as npt
 
 from kadi_client.backoff import Backoff
 from kadi_client.messages import Raw, encode
 from kadi_localnet.database.index_use import IndexUse, Use
+
+if TYPE_CHECKING:
+    from kadi_localnet.database.search_input import IndexSearch
 
 T = TypeVar("T")
 
@@ -79,67 +80,6 @@ class Rows:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
-class Compared:
-    """What records are compared with: a vector, or weighted terms."""
-
-    properties: Sequence[str]
-    """Of the index: that of the vectors, or those of the ids and of the weights of terms."""
-    vector: npt.NDArray[np.float32] | None = None
-    """Shape (d,); ``None`` for terms."""
-    ids: npt.NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
-    """Shape (n,)."""
-    weights: npt.NDArray[np.float32] = field(default_factory=lambda: np.empty(0, np.float32))
-    """Positive, shape (n,)."""
-
-
-@dataclass(frozen=True, slots=True)
-class OneIndex:
-    """A search of the index of a type."""
-
-    type: str
-    by: str
-    """Name of the vector or terms."""
-    limits: Sequence[int]
-    """One list for each, as long as that."""
-    beam: int = 0
-    """Minimum beam width of a search of a graph."""
-    where: Statement | None = None
-    """Selects the records to search."""
-
-
-@dataclass(frozen=True, slots=True)
-class Lookup:
-    """Records of a type by values of properties."""
-
-    type: str
-    where: Mapping[str, Any]
-    columns: Sequence[str]
-    unless: Mapping[str, Any] = field(default_factory=dict)
-    """Values of a single record of which nothing need be answered."""
-
-
-@dataclass(frozen=True, slots=True)
-class IndexSearch:
-    """Searches of indexes whose records are wanted together."""
-
-    compared: Mapping[str, Compared]
-    """By name; each record that any of the searches finds gets a score by each."""
-    searches: Mapping[str, OneIndex]
-    columns: Sequence[str]
-    """Columns of all records."""
-    ahead: Sequence[str] = ()
-    """Columns of the ``first`` records by each of the orders."""
-    first: int = 0
-    orders: Sequence[Mapping[str, tuple[float, float | None]]] = ()
-    """Each by the sum of scores ``x`` by name, with ``(weight, half)``: ``weight x``, or
-    ``weight x / (x + half)``. Equal ones are in the order of their columns."""
-    before: Sequence[Lookup] = ()
-    """Records to read before the searches."""
-    after: Sequence[Lookup] = ()
-    """Records to read after them."""
-
-
 @dataclass(slots=True)
 class Counts:
     """Numbers of reads, writes and conflicts of a backend."""
@@ -179,17 +119,15 @@ class Backend(ABC):
         ):
             return await self._repeated(limit, lambda: self._read(database, statement, use))
 
-    async def search(
-        self, database: str, asked: IndexSearch, *, timeout: float
-    ) -> Mapping[str, Any]:
+    async def search(self, asked: IndexSearch, *, timeout: float) -> Mapping[str, Any]:
         """Search indexes without SQL; the answer is that of :meth:`.IndexSearcher.answer`."""
         self.counts.reads += 1
         types = [each.type for each in asked.searches.values()]
         async with (
             self._within(timeout, self.late_read) as limit,
-            self._indexes.of(database, (), searched=types) as use,
+            self._indexes.of(asked.database, (), searched=types) as use,
         ):
-            return await self._repeated(limit, lambda: self._search(database, asked, use))
+            return await self._repeated(limit, lambda: self._search(asked, use))
 
     async def write(
         self, database: str, statements: Sequence[Statement], *, timeout: float
@@ -223,7 +161,7 @@ class Backend(ABC):
     @abstractmethod
     async def _read(self, database: str, statement: Statement, use: Use) -> Rows: ...
 
-    async def _search(self, database: str, asked: IndexSearch, use: Use) -> Mapping[str, Any]:
+    async def _search(self, asked: IndexSearch, use: Use) -> Mapping[str, Any]:
         raise NotImplementedError
 
     @abstractmethod

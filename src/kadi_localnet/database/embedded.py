@@ -31,7 +31,6 @@ from kadi_localnet.database.backend import (
     Backend,
     Conflict,
     DatabaseError,
-    IndexSearch,
     Rows,
     Statement,
 )
@@ -41,6 +40,7 @@ from kadi_localnet.database.disk_space import DiskSpace
 from kadi_localnet.database.index_repair import open_repaired
 from kadi_localnet.database.index_search import IndexSearcher
 from kadi_localnet.database.index_use import Use, dropped_types
+from kadi_localnet.database.search_input import IndexSearch
 from kadi_localnet.database.statement_guard import confine, statement_guard
 from kadi_localnet.database.tickets import Stopped, Ticket, messages, translate
 from kadi_localnet.database.vector_indexes import (
@@ -161,8 +161,8 @@ class EmbeddedDatabases(Backend):
     async def _read(self, database: str, statement: Statement, use: Use) -> Rows:
         return await self._in_thread(lambda ticket: self._query(database, statement, ticket), use)
 
-    async def _search(self, database: str, asked: IndexSearch, use: Use) -> Mapping[str, Any]:
-        return await self._in_thread(lambda ticket: self._find(database, asked, ticket), use)
+    async def _search(self, asked: IndexSearch, use: Use) -> Mapping[str, Any]:
+        return await self._in_thread(lambda ticket: self._find(asked, ticket), use)
 
     async def _write(self, database: str, statements: Sequence[Statement], use: Use) -> list[Rows]:
         return await self._in_thread(
@@ -254,9 +254,9 @@ class EmbeddedDatabases(Backend):
         with self._ready(name, [statement], ticket) as database, self._translated():
             return self._run(database, database.java.query, statement, effect="")
 
-    def _find(self, name: str, asked: IndexSearch, ticket: Ticket) -> Mapping[str, Any]:
-        conditions = [each.where for each in asked.searches.values() if each.where is not None]
-        with self._ready(name, conditions, ticket) as database, self._translated():
+    def _find(self, asked: IndexSearch, ticket: Ticket) -> Mapping[str, Any]:
+        conditions = [each for each in map(asked.condition, asked.searches.values()) if each]
+        with self._ready(asked.database, conditions, ticket) as database, self._translated():
             return database.searcher.answer(asked, partial(self._results, database.java.query))
 
     def _command(self, name: str, statements: Sequence[Statement], ticket: Ticket) -> list[Rows]:

@@ -18,15 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kadi_client.messages import Raw, decode
-from kadi_localnet.database.backend import (
-    Compared,
-    DatabaseError,
-    IndexSearch,
-    Lookup,
-    OneIndex,
-    Statement,
-    too_many_bytes,
-)
+from kadi_localnet.database.backend import DatabaseError, Statement, too_many_bytes
+from kadi_localnet.database.search_input import Compared, IndexSearch, Lookup, OneIndex
 
 Floats = npt.NDArray[np.float32]
 
@@ -122,9 +115,9 @@ class IndexSearcher:
         if by.vector is None:
             products = self._java.products(self._java.documents(rest), by)
             return scores | dict(zip(self._java.texts(rest), products, strict=True))
-        vector, count = self._java.floats(by.vector), rest.size()
+        vector, count = self._java.floats(by.numbers), rest.size()
         for each in {search.type: None for search in asked.searches.values()}:
-            for index in self._indexes(each, by.properties):
+            for index in self._indexes(each, by):
                 nearest = index.findNeighborsFromVector(vector, count, count, rest)
                 compared = self._java.neighbours(nearest)
                 scores |= zip(compared.rids, compared.scores, strict=True)
@@ -138,11 +131,10 @@ class IndexSearcher:
         found = {}
         for name, search in asked.searches.items():
             among = None
-            if search.where is not None:
-                text = search.where.text
-                if text not in allowed:
-                    allowed[text] = self._allowed(select(search.where))
-                among = allowed[text]
+            if (condition := asked.condition(search)) is not None:
+                if condition.text not in allowed:
+                    allowed[condition.text] = self._allowed(select(condition))
+                among = allowed[condition.text]
             by = asked.compared[search.by]
             found[name] = [self._ranked(search, by, limit, among) for limit in search.limits]
         return found
@@ -187,10 +179,10 @@ class IndexSearcher:
     def _ranked(self, search: OneIndex, by: Compared, limit: int, allowed: Any) -> Ranked:
         if allowed is not None and allowed.isEmpty():  # to the engine, an empty set allows all
             return Ranked(self._java.list(), (), ())
-        indexes = self._indexes(search.type, by.properties)
+        indexes = self._indexes(search.type, by)
         if by.vector is not None:
             beam = max(search.beam, limit)
-            vector = self._java.floats(by.vector)
+            vector = self._java.floats(by.numbers)
             pairs = [
                 index.findNeighborsFromVector(vector, limit, beam, allowed) for index in indexes
             ]
@@ -221,19 +213,20 @@ class IndexSearcher:
         kept = self._java.list([rid for _, rid in every[:limit]])
         return Ranked(kept, self._java.texts(kept), [score for score, _ in every[:limit]])
 
-    def _indexes(self, type_name: str, properties: Sequence[str]) -> list[Any]:
+    def _indexes(self, type_name: str, by: Compared) -> list[Any]:
         """Return the indexes of the buckets of a type.
 
         Raises:
-            DatabaseError: if there is none.
+            DatabaseError: if there is none of that kind.
         """
         schema = self._database.getSchema()
         schema.getType(type_name)  # says that there is none, in the words of a statement
-        name = f"{type_name}[{','.join(properties)}]"
-        kinds = (self._java.dense, self._java.sparse)
+        name = f"{type_name}[{','.join(by.properties)}]"
+        kind = self._java.sparse if by.vector is None else self._java.dense
         own = schema.getIndexByName(name).getIndexesOnBuckets() if schema.existsIndex(name) else ()
-        if not own or not all(isinstance(each, kinds) for each in own):
-            raise DatabaseError(f"the type {type_name} has no vector or sparse index on {name}")
+        if not own or not all(isinstance(each, kind) for each in own):
+            named = "sparse" if by.vector is None else "vector"
+            raise DatabaseError(f"{name} is no {named} index: create it, or name the one there is")
         return list(own)
 
 

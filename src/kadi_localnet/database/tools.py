@@ -4,28 +4,16 @@ from __future__ import annotations
 
 import logging
 import time
-from base64 import b64decode
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Annotated, Any, TypeVar
+from typing import Any, TypeVar
 
-import numpy as np
 from pydantic import BaseModel, Field, ValidationError
 
 from kadi_client.context import incident
 from kadi_client.slots import FairSlots, Full
 from kadi_client.tools import Call, Tool, validation_text
-from kadi_localnet.database.backend import (
-    LANGUAGES,
-    MAX_ROWS,
-    Backend,
-    Compared,
-    DatabaseError,
-    IndexSearch,
-    Lookup,
-    OneIndex,
-    Rows,
-    Statement,
-)
+from kadi_localnet.database.backend import LANGUAGES, Backend, DatabaseError, Rows, Statement
+from kadi_localnet.database.search_input import IndexSearch, Name, Text
 
 T = TypeVar("T")
 
@@ -52,8 +40,6 @@ _CREATE = "Create a database."
 
 log = logging.getLogger(__name__)
 
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
-Text = Annotated[str, Field(min_length=1)]
 Params = dict[str, Any] | list[Any] | None
 
 
@@ -105,100 +91,6 @@ class BatchInput(BaseModel):
     commands: list[Text | BatchCommand] = Field(min_length=1)
 
 
-class ComparedInput(BaseModel):
-    """A vector or weighted terms."""
-
-    properties: list[Text] = Field(
-        min_length=1, max_length=2, description="Of the index: of vectors, or of ids and weights."
-    )
-    vector: bytes | None = Field(None, description="Little-endian float32, in base64.")
-    ids: list[Annotated[int, Field(ge=0, lt=2**31)]] = []
-    weights: list[Annotated[float, Field(gt=0, allow_inf_nan=False)]] = []
-
-    def compared(self) -> Compared:
-        """Return the values.
-
-        Raises:
-            DatabaseError: if they are neither a vector nor terms.
-        """
-        numbers = np.array(self.weights, np.float32)
-        if self.vector is None:
-            if len(self.properties) != 2 or len(self.ids) != len(numbers):
-                raise DatabaseError("terms: two properties, and a weight for each id, are needed")
-            return Compared(self.properties, None, np.array(self.ids, np.int32), numbers)
-        try:
-            vector = np.frombuffer(b64decode(self.vector, validate=True), "<f4")
-        except ValueError as exc:
-            raise DatabaseError(f"vector: not a base64 block of float32: {exc}") from None
-        if len(self.properties) != 1 or not len(vector) or not np.isfinite(vector).all():
-            raise DatabaseError("vector: one property, and finite numbers, are needed")
-        return Compared(self.properties, vector)
-
-
-class OneSearchInput(BaseModel):
-    """A search of one index."""
-
-    type: Text
-    by: Text = Field(description="Name of the vector or the terms.")
-    limits: list[Annotated[int, Field(ge=1, le=MAX_ROWS)]] = Field(min_length=1)
-    beam: int = Field(0, ge=0, le=MAX_ROWS, description="Minimum beam width in a graph.")
-    where: str | None = Field(None, description="SQL condition on the records to search.")
-
-
-class LookupInput(BaseModel):
-    """Records of a type by values of properties."""
-
-    type: Text
-    where: dict[Text, Any] = Field(min_length=1)
-    columns: list[Text] = []
-    unless: dict[str, Any] = Field(
-        {}, description="Values of a single record of which nothing need be answered."
-    )
-
-
-class SearchInput(BaseModel):
-    """Searches of indexes, and columns of what they find."""
-
-    database: Name
-    compared: dict[Text, ComparedInput]
-    searches: dict[Text, OneSearchInput]
-    params: dict[str, Any] = Field({}, description="Named parameters of the conditions.")
-    columns: list[Text] = []
-    ahead: list[Text] = Field([], description="Further columns of the first by each order.")
-    first: int = Field(0, ge=0, le=MAX_ROWS, description="Number of these.")
-    orders: list[dict[str, tuple[float, float | None]]] = Field(
-        [], description="By name [weight, half] of a score x: weight x, or weight x / (x + half)."
-    )
-    before: list[LookupInput] = []
-    after: list[LookupInput] = []
-
-    def search(self) -> IndexSearch:
-        """Return the search.
-
-        Raises:
-            DatabaseError: if a value is not valid.
-        """
-        if unknown := {each.by for each in self.searches.values()} - self.compared.keys():
-            raise DatabaseError(f"by: {', '.join(sorted(unknown))} is not in compared")
-        return IndexSearch(
-            {name: each.compared() for name, each in self.compared.items()},
-            {name: self._one(each) for name, each in self.searches.items()},
-            self.columns,
-            self.ahead,
-            self.first,
-            self.orders,
-            [Lookup(**dict(each)) for each in self.before],
-            [Lookup(**dict(each)) for each in self.after],
-        )
-
-    def _one(self, given: OneSearchInput) -> OneIndex:
-        where = None
-        if given.where is not None:
-            text = f"SELECT FROM `{given.type}` WHERE {given.where}"
-            where = Statement(text, params=self.params)
-        return OneIndex(given.type, given.by, given.limits, given.beam, where)
-
-
 class ListInput(BaseModel):
     """No input."""
 
@@ -228,7 +120,7 @@ def database_tools(
     """
     tools = _DatabaseTools(backend, timeout, longest, threads or shared_threads(backend))
     searching = Tool.typed(
-        "arcade-index-search", _SEARCH, SearchInput, tools.search, on_error=_failure
+        "arcade-index-search", _SEARCH, IndexSearch, tools.search, on_error=_failure
     )
     return [
         *([searching] if backend.searches_indexes else []),
@@ -256,9 +148,8 @@ class _DatabaseTools:
         rows = await self._run(call, lambda left: read(given.database, asked, timeout=left))
         return {"success": True, "result": rows.json, "count": rows.count}
 
-    async def search(self, given: SearchInput, call: Call) -> Mapping[str, Any]:
-        find, asked = self._backend.search, given.search()
-        found = await self._run(call, lambda left: find(given.database, asked, timeout=left))
+    async def search(self, given: IndexSearch, call: Call) -> Mapping[str, Any]:
+        found = await self._run(call, lambda left: self._backend.search(given, timeout=left))
         return {"success": True, "result": found}
 
     async def command(self, given: CommandInput, call: Call) -> Mapping[str, Any]:
