@@ -17,16 +17,14 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import msgspec
 
 from kadi_client.backoff import Backoff
 from kadi_client.messages import Raw, encode
 from kadi_localnet.database.index_use import IndexUse, Use
-
-if TYPE_CHECKING:
-    from kadi_localnet.database.search_input import IndexSearch
+from kadi_localnet.database.search_input import IndexSearch
 
 T = TypeVar("T")
 

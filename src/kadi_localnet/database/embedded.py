@@ -38,7 +38,7 @@ from kadi_localnet.database.bridge import wrap_classes
 from kadi_localnet.database.conversion import Parameters, ResultWriter
 from kadi_localnet.database.disk_space import DiskSpace
 from kadi_localnet.database.index_repair import open_repaired
-from kadi_localnet.database.index_search import IndexSearcher
+from kadi_localnet.database.index_search import IndexSearcher, condition_of
 from kadi_localnet.database.index_use import Use, dropped_types
 from kadi_localnet.database.search_input import IndexSearch
 from kadi_localnet.database.statement_guard import confine, statement_guard
@@ -255,7 +255,8 @@ class EmbeddedDatabases(Backend):
             return self._run(database, database.java.query, statement, effect="")
 
     def _find(self, asked: IndexSearch, ticket: Ticket) -> Mapping[str, Any]:
-        conditions = [each for each in map(asked.condition, asked.searches.values()) if each]
+        every = (condition_of(asked, each) for each in asked.searches.values())
+        conditions = [each for each in every if each is not None]
         with self._ready(asked.database, conditions, ticket) as database, self._translated():
             return database.searcher.answer(asked, partial(self._results, database.java.query))
 

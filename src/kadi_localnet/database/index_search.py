@@ -131,7 +131,7 @@ class IndexSearcher:
         found = {}
         for name, search in asked.searches.items():
             among = None
-            if (condition := asked.condition(search)) is not None:
+            if (condition := condition_of(asked, search)) is not None:
                 if condition.text not in allowed:
                     allowed[condition.text] = self._allowed(select(condition))
                 among = allowed[condition.text]
@@ -228,6 +228,14 @@ class IndexSearcher:
             named = "sparse" if by.vector is None else "vector"
             raise DatabaseError(f"{name} is no {named} index: create it, or name the one there is")
         return list(own)
+
+
+def condition_of(asked: IndexSearch, search: OneIndex) -> Statement | None:
+    """Return the statement that selects the records to search; ``None`` for all."""
+    if search.where is None:
+        return None
+    text = f"SELECT FROM `{search.type}` WHERE {search.where}"
+    return Statement(text, params=asked.params)
 
 
 def _has(document: Any, values: Mapping[str, Any]) -> bool:

@@ -8,8 +8,6 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Base64Bytes, BaseModel, Field, model_validator
 
-from kadi_localnet.database.backend import Statement
-
 _FLOAT = np.dtype("<f4")
 _MOST = 1_000_000
 """Records of the longest list."""
@@ -94,10 +92,3 @@ class IndexSearch(BaseModel):
         if unknown := named - self.compared.keys():
             raise ValueError(f"{', '.join(sorted(unknown))} is not in compared")
         return self
-
-    def condition(self, search: OneIndex) -> Statement | None:
-        """Return the statement that selects the records to search; ``None`` for all."""
-        if search.where is None:
-            return None
-        text = f"SELECT FROM `{search.type}` WHERE {search.where}"
-        return Statement(text, params=self.params)

@@ -180,8 +180,12 @@ async def test_degraded_search_still_weighs_by_keyword_alone(library: Network) -
 
 
 def rejecting(part: str) -> Callable[[str, Mapping[str, Any]], Any]:
+    compared = {"sparseNeighbors": "ids", "vectorNeighbors": "vector"}.get(part)
+
     def fault(_tool: str, tool_input: Mapping[str, Any]) -> Any:
-        if part not in tool_input.get("query", ""):
+        searches = tool_input.get("searches", {}).values()
+        by_index = any(compared in tool_input["compared"][each["by"]] for each in searches)
+        if part not in tool_input.get("query", "") and not by_index:
             return None
         return {"success": False, "error": f"IllegalStateException: {part} is out of order"}
 

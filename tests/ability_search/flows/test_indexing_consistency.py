@@ -229,7 +229,7 @@ NOTED = "INSERT INTO Unindexed SET type = :type, token = 'x', at = :at"
 
 def searches(network: Network) -> int:
     """How often the database was asked to search by terms; forgotten then."""
-    found = sum("sparseNeighbors" in str(given) for _, given in network.calls)
+    found = sum(tool == "arcade-index-search" for tool, _ in network.calls)
     network.calls.clear()
     return found
 

@@ -85,7 +85,7 @@ async def test_it_costs_no_further_request_for_vectors(library: Network, talker:
     await search(library)
     await maintained(library)
     await search(library, expandQuery=True)
-    assert library.hops() == ["create-embedding", "arcade-query", "arcade-query"]
+    assert library.hops() == ["create-embedding", "arcade-query"]
     assert library.model.texts[-2:] == ["cats", "cats, feline, kitten"]
     await search(library, collection=["docs"], expandQuery=True)
     assert len(talker.requests) == 2
@@ -180,7 +180,7 @@ async def test_only_a_vague_query_is_expanded(library: Network, talker: Talker) 
     assert certain["explain"]["vague"] == {"relevance": found, "below": found}
     assert "expandQuery" not in certain["explain"]
     assert not talker.requests
-    assert library.hops() == ["create-embedding", "arcade-query", "arcade-query"]
+    assert library.hops() == ["create-embedding", "arcade-query"]
     vague = await search(library, expandQuery={"below": 1}, explain=True)
     assert vague["explain"]["vague"] == {"relevance": found, "below": 1}
     assert vague["explain"]["expandQuery"] == ["feline", "kitten"]
