@@ -269,8 +269,7 @@ def expected_orders(candidates: Candidates) -> list[dict[str, Share]]:
         shares["semantic"] = Share(weights["semantic"] * slope)
     if "keyword" in weights and terms is not None:
         shares["keyword"] = Share(weights["keyword"], terms.information or 1.0)
-    alone = {"keyword": Share(1.0)}
-    return [shares, alone] if len(shares) > 1 else [shares]
+    return [shares, {"keyword": Share(1.0)}] if len(shares) > 1 else [shares]
 
 
 def _forget_deeper(item: Candidate, known: Sequence[str]) -> None:

@@ -14,9 +14,8 @@ from ability_search.search.query import Query
 from ability_search.search.response import Degraded, Highlight, Hit, QueryResult
 from ability_search.search.retrievers import explained_retrieval
 from ability_search.search.stage import Ports
-from ability_search.store.pages import read_all
+from ability_search.store.pages import read_chunks
 from ability_search.store.records import HIT, ChunkText
-from ability_search.store.values import Chunks, Read
 from ability_search.text.analyzer import Analyzer, analyzer_for
 
 HIGHLIGHTS_LIMIT: Final = 20
@@ -32,14 +31,11 @@ async def read_rows(items: Sequence[Candidate], ports: Ports) -> None:
         if item.row is None:
             missing.setdefault(item.collection, {})[item.handle] = item
     answers = await asyncio.gather(
-        *(
-            read_all(ports.store, Read(Chunks(handles=[*own]), collection, HIT))
-            for collection, own in missing.items()
-        )
+        *(read_chunks(ports.store, own, collection, HIT) for collection, own in missing.items())
     )
     for own, rows in zip(missing.values(), answers, strict=True):
-        for row in rows:
-            own[row["handle"]].row = ChunkText(**row)
+        for handle, row in rows.items():
+            own[handle].row = ChunkText(**row)
 
 
 def build_hits(answer: Answer) -> None:

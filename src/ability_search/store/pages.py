@@ -142,3 +142,13 @@ async def _sliced(
                 # One more than there are, so that the first page is the last one.
                 limit = 1 + min(_CHUNKS, sum(map(chunks_of, group)))
                 yield await read_all(store, Read(of, collection, columns, limit)), places
+
+
+async def read_chunks(
+    store: Store, handles: Iterable[str], collection: Collection, columns: Columns
+) -> dict[str, Any]:
+    """Read rows of chunks by handle, which is a column; a chunk that was replaced has none."""
+    if not (of := Chunks(handles=[*handles])).handles:
+        return {}
+    rows = await read_all(store, Read(of, collection, columns))
+    return {row["handle"]: row for row in rows}

@@ -255,8 +255,7 @@ class EmbeddedDatabases(Backend):
             return self._run(database, database.java.query, statement, effect="")
 
     def _find(self, asked: IndexSearch, ticket: Ticket) -> Mapping[str, Any]:
-        every = (condition_of(asked, each) for each in asked.searches.values())
-        conditions = [each for each in every if each is not None]
+        conditions = [c for each in asked.searches.values() if (c := condition_of(asked, each))]
         with self._ready(asked.database, conditions, ticket) as database, self._translated():
             return database.searcher.answer(asked, partial(self._results, database.java.query))
 

@@ -78,10 +78,11 @@ class IndexSearcher:
                 union.addAll(each.records)
         rids, records = self._java.texts(union), self._java.documents(union)
         places = {rid: place for place, rid in enumerate(rids)}
-        scores = {}
-        for name in asked.compared:
-            known = self._scores(asked, name, found, union)
-            scores[name] = np.array([known.get(rid, np.nan) for rid in rids], np.float32)
+        known = {name: self._scores(asked, name, found, union) for name in asked.compared}
+        scores = {
+            name: np.array([own.get(rid, np.nan) for rid in rids], np.float32)
+            for name, own in known.items()
+        }
         rows = self._rows(records, asked.columns)
         first = _first(asked, scores, rows)
         wider = self._java.list([records.get(place) for place in first])
@@ -110,14 +111,13 @@ class IndexSearcher:
                 for each in reversed(own):
                     scores |= zip(each.rids, each.scores, strict=True)
                     rest.removeAll(each.records)
-        if rest.isEmpty():
-            return scores
-        if by.vector is None:
+        count = rest.size()
+        if count and by.vector is None:
             products = self._java.products(self._java.documents(rest), by)
-            return scores | dict(zip(self._java.texts(rest), products, strict=True))
-        vector, count = self._java.floats(by.numbers), rest.size()
-        for each in {search.type: None for search in asked.searches.values()}:
-            for index in self._indexes(each, by):
+            scores |= zip(self._java.texts(rest), products, strict=True)
+        elif count:
+            vector, types = self._java.floats(by.numbers), {s.type for s in asked.searches.values()}
+            for index in (index for each in types for index in self._indexes(each, by)):
                 nearest = index.findNeighborsFromVector(vector, count, count, rest)
                 compared = self._java.neighbours(nearest)
                 scores |= zip(compared.rids, compared.scores, strict=True)
@@ -181,22 +181,17 @@ class IndexSearcher:
             return Ranked(self._java.list(), (), ())
         indexes = self._indexes(search.type, by)
         if by.vector is not None:
-            beam = max(search.beam, limit)
-            vector = self._java.floats(by.numbers)
-            pairs = [
-                index.findNeighborsFromVector(vector, limit, beam, allowed) for index in indexes
-            ]
-            return self._best([self._java.neighbours(each) for each in pairs], limit)
-        ids, weights = self._java.integers(by.ids), self._java.floats(by.weights)
-        lists = []
+            near = self._java.floats(by.numbers), limit, max(search.beam, limit), allowed
+            pairs = [index.findNeighborsFromVector(*near) for index in indexes]
+            return self._best(list(map(self._java.neighbours, pairs)), limit)
+        heavy, lists = (self._java.integers(by.ids), self._java.floats(by.weights), limit), []
         for index in indexes:
-            found = index.topK(ids, weights, limit, allowed)
+            found = index.topK(*heavy, allowed)
             if allowed is not None and found.size() < limit:
                 # It takes some multiple of the limit from the whole index and drops what is not
                 # allowed. In groups, here of one record each, it searches among the allowed; that
                 # costs more, and is not needed if the list is full.
-                each_own = self._java.same
-                found = index.topKGrouped(ids, weights, limit, 1, allowed, each_own)
+                found = index.topKGrouped(*heavy, 1, allowed, self._java.same)
             lists.append(self._java.scored(found))
         return self._best(lists, limit)
 
@@ -204,14 +199,10 @@ class IndexSearcher:
         """Return the best of the lists of all buckets of a type."""
         if len(lists) == 1:
             return lists[0]
-        every = [
-            (score, rid)
-            for each in lists
-            for score, rid in zip(each.scores, each.records, strict=True)
-        ]
-        every.sort(key=lambda each: -each[0])
-        kept = self._java.list([rid for _, rid in every[:limit]])
-        return Ranked(kept, self._java.texts(kept), [score for score, _ in every[:limit]])
+        pairs = (pair for each in lists for pair in zip(each.scores, each.records, strict=True))
+        best = sorted(pairs, key=lambda pair: -pair[0])[:limit]
+        kept = self._java.list([record for _, record in best])
+        return Ranked(kept, self._java.texts(kept), [score for score, _ in best])
 
     def _indexes(self, type_name: str, by: Compared) -> list[Any]:
         """Return the indexes of the buckets of a type.
@@ -279,13 +270,11 @@ class _Java:
         self._proxies = jpype.JClass("java.lang.invoke.MethodHandleProxies")
         rid, pair = "com.arcadedb.database.RID", "com.arcadedb.utility.Pair"
         ranked = "com.arcadedb.index.sparsevector.RidScore"
-        result = "com.arcadedb.query.sql.executor.Result"
-        optional = "java.util.Optional"
+        result, optional = "com.arcadedb.query.sql.executor.Result", "java.util.Optional"
         real = jpype.JFloat.class_
-        self._sparse = jpype.JClass("com.arcadedb.function.sql.vector.SparseVector")
-        self._dot = self._virtual(
-            str(self._sparse.class_.getName()), "dotProduct", real, self._sparse.class_
-        )
+        sparse = "com.arcadedb.function.sql.vector.SparseVector"
+        self._sparse = jpype.JClass(sparse)
+        self._dot = self._virtual(sparse, "dotProduct", real, self._sparse.class_)
         self._sparse_of = lru_cache(_KEPT)(self._sparse_vector)
         self._row_of = lru_cache(_KEPT)(self._row)
         self._utf8 = jpype.JClass("java.nio.charset.StandardCharsets").UTF_8
@@ -293,9 +282,7 @@ class _Java:
         self._text_of = self._function((rid, "toString", "java.lang.String"))
         self._first_of = self._function((pair, "getFirst", _ANYTHING))
         self._second_of = self._function(
-            (pair, "getSecond", _ANYTHING),
-            ("java.lang.Number", "floatValue", real),
-            number=True,
+            (pair, "getSecond", _ANYTHING), ("java.lang.Number", "floatValue", real), number=True
         )
         self._rid_of = self._function((ranked, "rid", rid))
         self._score_of = self._function((ranked, "score", real), number=True)
@@ -310,40 +297,32 @@ class _Java:
 
     def neighbours(self, pairs: Any) -> Ranked:
         """Return pairs of record id and distance with cosines."""
-        distances = np.array(pairs.stream().mapToDouble(self._second_of).toArray(), np.float32)
-        records = pairs.stream().map(self._first_of).collect(self._to_list)
-        return Ranked(records, self.texts(records), (np.float32(1) - distances).tolist())
+        found = self._ranked(pairs, self._first_of, self._second_of)
+        return found._replace(scores=(np.float32(1) - np.array(found.scores, np.float32)).tolist())
 
     def scored(self, ranked: Any) -> Ranked:
         """Return the answer of a sparse index."""
-        scores = np.array(ranked.stream().mapToDouble(self._score_of).toArray())
-        records = ranked.stream().map(self._rid_of).collect(self._to_list)
-        return Ranked(records, self.texts(records), scores.tolist())
+        return self._ranked(ranked, self._rid_of, self._score_of)
+
+    def _ranked(self, found: Any, record_of: Any, score_of: Any) -> Ranked:
+        records = found.stream().map(record_of).collect(self._to_list)
+        return Ranked(records, self.texts(records), self._numbers(found, score_of))
+
+    def _numbers(self, items: Any, number_of: Any) -> list[float]:
+        numbers: list[float] = np.array(items.stream().mapToDouble(number_of).toArray()).tolist()
+        return numbers
 
     def products(self, documents: Any, by: Compared) -> list[float]:
         """Return the dot products of the terms of documents with some, as the SQL function does."""
         terms = self._sparse(self.integers(by.ids), self.floats(by.weights))
         with_them = self._handles.insertArguments(self._dot, 1, self.objects([terms]))
         product = self._function(self._sparse_of(tuple(by.properties)), with_them, number=True)
-        products: list[float] = np.array(documents.stream().mapToDouble(product).toArray()).tolist()
-        return products
+        return self._numbers(documents, product)
 
     def _sparse_vector(self, properties: Sequence[str]) -> Any:
         """Return the handle from a document to its sparse vector."""
-        document = jpype.JClass(_DOCUMENT).class_
         arrays = self.integers.class_, self.floats.class_
-        parts = [
-            self._get(name).asType(self._type(array, document))
-            for name, array in zip(properties, arrays, strict=True)
-        ]
-        nothing = jpype.JClass("java.lang.Void").TYPE
-        constructor = self._type(nothing, self.list(list(arrays)))
-        made = self._handles.publicLookup().findConstructor(self._sparse, constructor)
-        return self._handles.permuteArguments(
-            self._handles.filterArguments(made, 0, parts),
-            self._type(self._sparse.class_, document),
-            self.integers([0, 0]),
-        )
+        return self._of_document(self._constructor(self._sparse, *arrays), properties)
 
     def documents(self, rids: Any) -> Any:
         """Return a list of the documents with these record ids."""
@@ -356,22 +335,31 @@ class _Java:
 
     def _row(self, columns: Sequence[str]) -> Any:
         """Return the function from a document to the JSON array of some properties."""
-        values = jpype.JArray(jpype.JObject).class_
-        array = "com.arcadedb.serializer.json.JSONArray"
-        nothing = jpype.JClass("java.lang.Void").TYPE
-        lookup, document = self._handles.publicLookup(), jpype.JClass(_DOCUMENT).class_
-        made = lookup.findConstructor(jpype.JClass(array), self._type(nothing, self.list([values])))
-        each = made.asCollector(values, len(columns))
-        properties = self._handles.filterArguments(each, 0, [self._get(name) for name in columns])
-        one = self._type(jpype.JClass(array).class_, document)
-        same = self.integers([0] * len(columns))
-        row = self._handles.permuteArguments(properties, one, same)
-        return self._function(row, (array, "toString", "java.lang.String"))
+        array, values = "com.arcadedb.serializer.json.JSONArray", self.objects.class_
+        made = self._constructor(jpype.JClass(array), values).asCollector(values, len(columns))
+        text = (array, "toString", "java.lang.String")
+        return self._function(self._of_document(made, columns), text)
 
-    def _get(self, name: str) -> Any:
-        text = jpype.JClass("java.lang.String").class_
-        own = self._virtual(_DOCUMENT, "get", _ANYTHING, text)
-        return self._handles.insertArguments(own, 1, self.objects([name]))
+    def _of_document(self, made: Any, properties: Sequence[str]) -> Any:
+        """Return a handle whose arguments are values as one that takes the document with them."""
+        document, text = jpype.JClass(_DOCUMENT).class_, jpype.JClass("java.lang.String").class_
+        get = self._virtual(_DOCUMENT, "get", _ANYTHING, text)
+        parts = [
+            self._handles.insertArguments(get, 1, self.objects([name])).asType(
+                self._type(made.type().parameterType(place), document)
+            )
+            for place, name in enumerate(properties)
+        ]
+        return self._handles.permuteArguments(
+            self._handles.filterArguments(made, 0, parts),
+            self._type(made.type().returnType(), document),
+            self.integers([0] * len(parts)),
+        )
+
+    def _constructor(self, owner: Any, *parameters: Any) -> Any:
+        nothing = jpype.JClass("java.lang.Void").TYPE
+        found = self._type(nothing, self.list(list(parameters)))
+        return self._handles.publicLookup().findConstructor(owner, found)
 
     def _virtual(self, owner: str, method: str, returned: Any, *parameters: Any) -> Any:
         result = jpype.JClass(returned).class_ if isinstance(returned, str) else returned

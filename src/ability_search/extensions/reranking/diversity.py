@@ -19,8 +19,8 @@ from ability_search.errors import DatabaseUnavailable
 from ability_search.search.candidates import Candidate, Candidates, adjust, put_behind
 from ability_search.search.stage import Phase, Ports, Stage
 from ability_search.search.wants import Wants
-from ability_search.store.pages import read_all
-from ability_search.store.values import Chunks, Columns, Read
+from ability_search.store.pages import read_chunks
+from ability_search.store.values import Columns
 
 _TIMES = 3
 """Candidates compared per hit on the page."""
@@ -142,12 +142,10 @@ async def _embeddings(
     items: Sequence[Candidate], candidates: Candidates, ports: Ports
 ) -> list[Sequence[float]]:
     """Return the vectors in order; a zero vector for a chunk that was replaced meanwhile."""
-    collection = candidates.collection
-    of = Chunks(handles=[item.handle for item in items])
-    rows = await read_all(ports.store, Read(of, collection, Columns(("handle", "embedding"))))
-    known = {row["handle"]: row["embedding"] for row in rows if row["embedding"]}
+    collection, columns = candidates.collection, Columns(("handle", "embedding"))
+    rows = await read_chunks(ports.store, [item.handle for item in items], collection, columns)
     nothing = [0.0] * collection.dimensions
-    return [known.get(item.handle, nothing) for item in items]
+    return [rows.get(item.handle, {}).get("embedding") or nothing for item in items]
 
 
 NAME = "diversity"

@@ -21,8 +21,8 @@ from ability_search.search.fusion import TAU
 from ability_search.search.query_vectors import moved_vector
 from ability_search.search.stage import Phase, Ports, Stage
 from ability_search.search.wants import OWN, SearchRequest
-from ability_search.store.pages import read_all
-from ability_search.store.values import Chunks, Columns, Read
+from ability_search.store.pages import read_chunks
+from ability_search.store.values import Columns
 from ability_search.text.bm25 import QueryTerms, inverse_document_frequency, joined
 from ability_search.text.term_ids import are_of_content
 from ability_search.text.term_statistics import TermStatistics
@@ -93,10 +93,10 @@ async def learn(option: Feedback, candidates: Candidates, ports: Ports) -> None:
         return
     hits = _similar(await candidates.first_hits(), candidates.request, option)
     columns = Columns(("handle", "terms", "weights", "embedding"))
-    of = Chunks(handles=[item.handle for item in hits])
-    rows = await read_all(ports.store, Read(of, candidates.collection, columns)) if hits else []
-    stored = {row["handle"]: row for row in rows if row["embedding"]}
-    examples = [(item, stored[item.handle]) for item in hits if item.handle in stored]
+    handles = [item.handle for item in hits]
+    rows = await read_chunks(ports.store, handles, candidates.collection, columns)
+    found = [(item, rows.get(item.handle)) for item in hits]
+    examples = [(item, row) for item, row in found if row and row["embedding"]]
     if not examples:
         candidates.explained[NAME] = {"chunks": {}, "terms": 0}
         return

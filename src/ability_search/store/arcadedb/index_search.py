@@ -20,6 +20,7 @@ from ability_search.store.arcadedb.core import PATIENCE, Parameters, kind_type
 from ability_search.store.arcadedb.filter_sql import to_sql
 from ability_search.store.arcadedb.record_rows import collection_in
 from ability_search.store.arcadedb.rows import CHUNK_COLUMNS, TEXT_COLUMNS, chunk_text
+from ability_search.store.arcadedb.search import is_scan
 from ability_search.store.records import (
     Ahead,
     By,
@@ -39,7 +40,7 @@ class IndexRequest:
 
     Args:
         collection: The collection; its generation is searched.
-        searches: Of indexes only, see :func:`by_index`.
+        searches: Of indexes only, see :func:`finds_all`.
         columns: Columns of every row, without metadata.
         ahead: The chunks whose text is wanted.
         beam: Minimum beam width of searches of a graph.
@@ -58,15 +59,17 @@ class IndexRequest:
         self._all = searches
         self._searches = [each for each in searches if collection.kind_chunks or not each.kinds]
         self._columns = columns
-        self._compared: dict[str, By] = {**columns.cosines, **columns.products}
-        self._by = {each.name: self._name(each) for each in self._searches}
+        compared: dict[str, By] = {**columns.cosines, **columns.products}
+        names = {id(by): name for name, by in compared.items()}
+        self._by = {each.name: names.setdefault(id(each.by), each.name) for each in self._searches}
+        compared |= {self._by[each.name]: each.by for each in self._searches}
         self._params = Parameters()
         conditions = {each.filter: self._condition(each.filter) for each in self._searches}
         record = {"type": "Collection", "where": {"key": collection.name}}
         same = {"unless": {"revision": collection.revision}}
         note = {"type": "Unindexed", "where": {"type": collection.type}, "columns": ["at"]}
         self.input: dict[str, Any] = {
-            "compared": {name: _compared(by) for name, by in self._compared.items()},
+            "compared": {name: _compared(by) for name, by in compared.items()},
             "searches": {
                 each.name: {
                     "type": kind_type(collection.type) if each.kinds else collection.type,
@@ -89,14 +92,6 @@ class IndexRequest:
                 for order in ahead.orders
             ]
 
-    def _name(self, search: Search) -> str:
-        """Return the name of what a search compares with: that of a column if there is one."""
-        for name, by in self._compared.items():
-            if by is search.by:
-                return name
-        self._compared[search.name] = search.by
-        return search.name
-
     def _condition(self, filter: Filter | None) -> str | None:
         if filter is None:
             return None
@@ -106,12 +101,10 @@ class IndexRequest:
 
     def complete(self, answer: Mapping[str, Any]) -> bool:
         """Return whether no commit was in progress, of which the searches may have seen half."""
-        noted = answer["before"][1]
-        oldest = answer["now"] - PATIENCE
-        if any(at >= oldest for (at,) in noted):
+        record, notes = answer["before"]
+        if any(at >= answer["now"] - PATIENCE for (at,) in notes):
             return False
-        before, after = answer["before"][0], answer["after"][0]
-        return [row[-1:] for row in before or ()] == (after or [])
+        return [row[-1:] for row in record or ()] == (answer["after"][0] or [])
 
     def searched(self, answer: Mapping[str, Any]) -> Searched:
         """Return the values of an answer."""
@@ -141,29 +134,27 @@ class IndexRequest:
                 Row(rids[place], chunk_ids[place], by[place], values[place], texts.get(place))
                 for place in ranked
             ]
-        return Searched(self._current(answer), found)
-
-    def _current(self, answer: Mapping[str, Any]) -> Collection | None:
-        """Return the record of the collection, which is not in the answer if it is unchanged."""
+        current: Collection | None = self._collection
         read = answer["before"][0]
-        if read is None:
-            return self._collection
-        return collection_in([dict(zip(_RECORD, row, strict=True)) for row in read])
+        if read is not None:  # it has changed
+            current = collection_in([dict(zip(_RECORD, row, strict=True)) for row in read])
+        return Searched(current, found)
 
 
-def by_index(search: Search, collection: Collection, *, scanned: bool) -> bool:
-    """Return whether an index finds what a search looks for.
+def finds_all(
+    collection: Collection, searches: Sequence[Search], columns: Columns, *, scan_below: int
+) -> bool:
+    """Return whether the indexes find what is looked for, and rows need no values of metadata.
 
-    It does not if the chunks are given, or all are compared (``scanned``), nor the duplicates that
-    a filter lets in.
+    They do not find given chunks, what is compared with all chunks, and the duplicates that a
+    filter lets in.
     """
-    copies = search.filter is not None and collection.duplicates > 0 and not search.kinds
-    return search.within is None and not scanned and not copies
-
-
-def plain(columns: Columns) -> bool:
-    """Return whether columns are those of the chunks, or scores."""
-    return all(metadata_key(name) is None for name in columns.fields)
+    return all(metadata_key(name) is None for name in columns.fields) and not any(
+        each.within is not None
+        or is_scan(each, collection, scan_below)
+        or (each.filter is not None and collection.duplicates and not each.kinds)
+        for each in searches
+    )
 
 
 def _compared(by: By) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from ability_search.store.arcadedb.rows import (
     SOURCE_COLUMNS,
     SPARE,
     chunk_record,
-    defaults,
+    filled,
     link,
     shorter,
     source_record,
@@ -332,16 +332,8 @@ def _items(ask: Read, rows: Sequence[Row]) -> list[Any]:
     if columns is None:
         return list(map(chunk_record if of_chunks else source_record, rows))
     names = [*columns.fields, *columns.cosines, *columns.products]
-    empty = defaults(ChunkRecord if of_chunks else SourceRecord)
-    items = []
-    for row in rows:
-        values = (row.get(f"f{place}") for place in range(len(names)))
-        item = {
-            name: empty.get(name) if value is None else value
-            for name, value in zip(names, values, strict=True)
-        }
-        items.append(item)
-    return items
+    record, places = ChunkRecord if of_chunks else SourceRecord, range(len(names))
+    return [filled(record, names, (row.get(f"f{place}") for place in places)) for row in rows]
 
 
 # Counts

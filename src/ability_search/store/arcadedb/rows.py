@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic.alias_generators import to_camel
 
-from ability_search.store.records import ChunkRecord, ChunkText, SourceLink, SourceRecord
+from ability_search.store.records import HIT, ChunkRecord, ChunkText, SourceLink, SourceRecord
 
 Row = Mapping[str, Any]
 
@@ -69,19 +69,23 @@ def chunk_record(row: Row) -> ChunkRecord:
     return ChunkRecord(**_fields(stored, CHUNK_COLUMNS))
 
 
-_TEXT = [each.name for each in fields(ChunkText) if each.name not in ("handle", "embedding")]
+_TEXT = [name for name in HIT.fields if name != "handle"]
 TEXT_COLUMNS = [CHUNK_COLUMNS[name] for name in _TEXT]
 """Columns of a :class:`ChunkText`."""
 
 
 def chunk_text(handle: str, values: Iterable[Any]) -> ChunkText:
     """Return the text of a chunk, given the values of its columns."""
-    empty = defaults(ChunkRecord)
-    known: dict[str, Any] = {
+    return ChunkText(handle, **filled(ChunkRecord, _TEXT, values))
+
+
+def filled(record: type, names: Iterable[str], values: Iterable[Any]) -> dict[str, Any]:
+    """Return values by the names of fields of a record; in place of ``None`` its defaults."""
+    empty = defaults(record)
+    return {
         name: empty.get(name) if value is None else value
-        for name, value in zip(_TEXT, values, strict=True)
+        for name, value in zip(names, values, strict=True)
     }
-    return ChunkText(handle, **known)
 
 
 def source_row(record: SourceRecord) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from ability_search.documents import SparseVector
 from ability_search.filters.tree import Filter
 from ability_search.store.arcadedb.core import (
     NOTES,
+    Parameters,
     Statement,
     kind_type,
     link_type,
@@ -92,7 +93,7 @@ class SearchStatement:
         self._collection = collection
         self._columns = columns
         self._beam = beam
-        self._scan_below = scan_below
+        self._scans = {each.name for each in searches if is_scan(each, collection, scan_below)}
         self._all = searches
         self._searches = [each for each in searches if collection.kind_chunks or not each.kinds]
         self._queries = {"collection": _COLLECTION, "unindexed": NOTES}
@@ -205,7 +206,7 @@ class SearchStatement:
         They are by type and filter: a condition is evaluated once, for any number of searches.
         """
         indexed = [
-            each for each in self._searches if each.within is None and not self.is_scan(each)
+            each for each in self._searches if each.within is None and each.name not in self._scans
         ]
         wanted = dict.fromkeys(
             (self._type(each), each.filter) for each in indexed if each.filter is not None
@@ -220,20 +221,13 @@ class SearchStatement:
     def _type(self, search: Search) -> str:
         return kind_type(self._collection.type) if search.kinds else self._collection.type
 
-    def is_scan(self, search: Search) -> bool:
-        """Return whether all embeddings are compared instead of searched through the graph."""
-        if isinstance(search.by, SparseVector):
-            return False
-        scanned = self._collection.kinds_scanned if search.kinds else self._collection.scanned
-        return scanned(below=self._scan_below)
-
     def _add(self, search: Search) -> None:
         """Add the queries of a search."""
         if isinstance(search.within, Linked) and not self._collection.links:
             return
         if search.within is not None:
             self._compare_within(search, search.within)
-        elif self.is_scan(search):
+        elif search.name in self._scans:
             found = self._best(search, self._condition(search))
             self._queries[search.name] = self._shown(search, found)
         else:
@@ -244,41 +238,40 @@ class SearchStatement:
     def _add_ahead(self, ahead: Ahead) -> None:
         """Add the query for the texts of the first rows of all searches, by each order."""
         by = {each.name: each.by for each in self._searches}
-        orders = [f"order{place}" for place in range(len(ahead.orders))]
-        for place, (order, shares) in enumerate(zip(orders, ahead.orders, strict=True)):
-            known = {name: share for name, share in shares.items() if name in by}
-            for name, (weight, half) in known.items():
-                self._params |= {f"{name}_a{place}": weight, f"{name}_h{place}": half}
-            sums = [f"{order}_{name}" for name in by]
-            for name, of in zip(sums, by.values(), strict=True):
-                parts = [
-                    self._share(of, by[each], f"{each}_{{}}{place}", half)
-                    for each, (_, half) in known.items()
-                ]
-                self._queries[name] = (
-                    f"SELECT rid, chunkId, {' + '.join(filter(None, parts)) or 0} AS sum"
-                    f" FROM (SELECT expand(${name.removeprefix(f'{order}_')}))"
+        params, orders = Parameters("ahead_"), []
+        for place, order in enumerate(ahead.orders):
+            shares = [
+                (by[name], params.bind(weight), params.bind(half) if half else None)
+                for name, (weight, half) in order.items()
+                if name in by
+            ]
+            for name, own in by.items():
+                known = filter(None, (self._share(own, *share) for share in shares))
+                self._queries[f"order{place}_{name}"] = (
+                    f"SELECT rid, chunkId, {' + '.join(known) or 0} AS sum"
+                    f" FROM (SELECT expand(${name}))"
                 )
-            self._queries[order] = (
-                f"SELECT DISTINCT rid, chunkId, sum FROM (SELECT expand({_together(sums)}))"
+            every = _together([f"order{place}_{name}" for name in by])
+            orders.append(f"order{place}")
+            self._queries[orders[-1]] = (
+                f"SELECT DISTINCT rid, chunkId, sum FROM (SELECT expand({every}))"
                 f" ORDER BY sum DESC, chunkId LIMIT {ahead.first:d}"
             )
+        self._params |= params
         self._queries["ahead"] = (
             f"SELECT @rid AS rid, {', '.join(TEXT_COLUMNS)} FROM (SELECT expand(rid) FROM"
             f" (SELECT DISTINCT rid FROM (SELECT expand({_together(orders)}))))"
         )
         self._answer.append("ahead")
 
-    def _share(self, found_by: By, by: By, parameter: str, half: float | None) -> str | None:
-        """Return the SQL of the share of the score ``by`` something in a sum, if it is known."""
+    def _share(self, found_by: By, by: By, weight: str, half: str | None) -> str | None:
+        """Return the SQL of the share of a score in a sum; ``None`` if the row does not have it."""
         columns = {id(other): column for column, other in self._by_column.items()}
         column = "score" if by is found_by else columns.get(id(by))
         if column is None:
             return None
-        weighted = f"ifnull({column}, 0) * :{parameter.format('a')}"
-        return (
-            f"{weighted} / (ifnull({column}, 0) + :{parameter.format('h')})" if half else weighted
-        )
+        score = f"ifnull({column}, 0)"
+        return f"{score} * {weight}" + (f" / ({score} + {half})" if half else "")
 
     def _steps(self, search: Search) -> dict[str, int]:
         """Return the limits of the queries of a search by their names, in ascending order.
@@ -287,7 +280,7 @@ class SearchStatement:
         one: which of equal chunks they find, the last digits of scores, and what a wider beam meets
         depend on the limit. So each head of a list is what a query of its own finds.
         """
-        indexed = search.within is None and not self.is_scan(search)
+        indexed = search.within is None and search.name not in self._scans
         limits = [*search.heads, search.limit] if indexed else [search.limit]
         names = [search.name, *(f"{search.name}_{place}" for place in range(1, len(limits)))]
         return dict(zip(names, limits, strict=True))
@@ -524,11 +517,17 @@ class SearchStatement:
         ]
 
 
+def is_scan(search: Search, collection: Collection, below: int) -> bool:
+    """Return whether all embeddings are compared instead of searched through the graph."""
+    if isinstance(search.by, SparseVector):
+        return False
+    return (collection.kinds_scanned if search.kinds else collection.scanned)(below=below)
+
+
 def _together(names: Sequence[str]) -> str:
     """Return the SQL of the rows of all of some queries."""
-    return (
-        f"unionAll({', '.join(f'${name}' for name in names)})" if len(names) > 1 else f"${names[0]}"
-    )
+    every = ", ".join(f"${name}" for name in names)
+    return f"unionAll({every})" if len(names) > 1 else every
 
 
 def complete(answer: Mapping[str, Any]) -> bool:

@@ -7,7 +7,7 @@ import logging
 import re
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -18,7 +18,7 @@ from ability_search.ops.metrics.meter import UNMETERED, Meter
 from ability_search.store.arcadedb import database_schema, rows, write
 from ability_search.store.arcadedb.core import Scripts, Statement, kind_type
 from ability_search.store.arcadedb.database import generation_gone
-from ability_search.store.arcadedb.index_search import IndexRequest, by_index, plain
+from ability_search.store.arcadedb.index_search import IndexRequest, finds_all
 from ability_search.store.arcadedb.record_rows import collection_in
 from ability_search.store.arcadedb.record_sql import RecordSql
 from ability_search.store.arcadedb.search import SearchStatement, complete
@@ -109,33 +109,27 @@ class ArcadeStore(RecordSql):
         ahead: Ahead | None = None,
         consistent: bool = True,
     ) -> Searched:
+        if finds_all(collection, searches, columns, scan_below=self._scan_below):
+            request = IndexRequest(collection, searches, columns, ahead, beam=self._beam)
+
+            async def find() -> Mapping[str, Any] | None:
+                with generation_gone(collection.type):
+                    return await self._scripts.search(request.input)
+
+            found = await _repeated(
+                find, lambda answer: answer is None or not consistent or request.complete(answer)
+            )
+            if found is not None:
+                return request.searched(found)
         asked = SearchStatement(
             collection, searches, columns, ahead, beam=self._beam, scan_below=self._scan_below
         )
-        own = [by_index(each, collection, scanned=asked.is_scan(each)) for each in searches]
-        if plain(columns) and all(own):
-            request = IndexRequest(collection, searches, columns, ahead, beam=self._beam)
-            if found := await self._by_index(collection, request, consistent=consistent):
-                return found
         again = consistent and any(each.within is None for each in searches)
-        for pause in (*_PAUSES, None):
-            answer = await self.fetch(asked.statement, collection.type)
-            if pause is None or not again or complete(answer):
-                break
-            await asyncio.sleep(pause)
+        answer = await _repeated(
+            lambda: self.fetch(asked.statement, collection.type),
+            lambda answer: not again or complete(answer),
+        )
         return asked.searched(answer)
-
-    async def _by_index(
-        self, collection: Collection, request: IndexRequest, *, consistent: bool
-    ) -> Searched | None:
-        """Search without SQL; ``None`` if the database does not offer that."""
-        for pause in (*_PAUSES, None):
-            with generation_gone(collection.type):
-                answer = await self._scripts.search(request.input)
-            if answer is None or pause is None or not consistent or request.complete(answer):
-                return None if answer is None else request.searched(answer)
-            await asyncio.sleep(pause)
-        raise AssertionError("the last pause is None")
 
     async def settle(self, collection: Collection) -> Collection:
         for flag, chunk_type, chunks in (
@@ -279,6 +273,16 @@ class ArcadeStore(RecordSql):
         if patches:
             with generation_gone(collection.type):
                 await self.write(write.patch(collection.type, patches))
+
+
+async def _repeated(ask: Callable[[], Awaitable[T]], complete: Callable[[T], bool]) -> T:
+    """Return the first answer that is complete, or after some pauses the last one."""
+    for pause in _PAUSES:
+        answer = await ask()
+        if complete(answer):
+            return answer
+        await asyncio.sleep(pause)
+    return await ask()
 
 
 async def _of_chunks(
