@@ -141,9 +141,9 @@ class Peer:
         """Return once the broker has taken in everything sent so far."""
         assert await self.request("kadi.session.ping") == "pong"
 
-    async def closed(self) -> int:
+    async def closed(self, patience: float = PATIENCE) -> int:
         """The close code, once the broker has closed the connection."""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(patience):
             try:
                 while True:
                     self.kept.append(json.loads(await self.socket.recv()))

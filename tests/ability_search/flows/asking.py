@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from tests.ability_search.flows.conftest import Network
@@ -66,3 +67,8 @@ async def assert_unchanged(
     (warning,) = answer["warnings"]
     assert said in warning
     return str(warning)
+
+
+def is_search(tool: str, tool_input: Mapping[str, Any]) -> bool:
+    """Return whether a call of the database is the search of a query, by whichever way."""
+    return tool == "arcade-index-search" or "$unindexed" in tool_input.get("query", "")

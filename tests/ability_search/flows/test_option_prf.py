@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from tests.ability_search.flows.asking import search, sources
+from tests.ability_search.flows.asking import is_search, search, sources
 from tests.ability_search.flows.conftest import Network, Start, document, down
 from tests.ability_search.flows.test_rpc_budget import maintained
 
@@ -134,8 +134,7 @@ async def test_a_database_that_fails_the_second_search_leaves_the_first(library:
     asked: list[str] = []
 
     def second_fails(tool: str, tool_input: Any) -> Any:
-        searches = tool == "arcade-index-search" or "$unindexed" in tool_input.get("query", "")
-        if not searches:
+        if not is_search(tool, tool_input):
             return None
         asked.append(tool)
         return {"success": False, "error": "out of memory"} if len(asked) > 1 else None
