@@ -35,8 +35,12 @@ class Network:
         return resident_mb(self.processes[part])
 
     def cpu_ms(self) -> dict[str, float]:
-        """Processor time that each part has used so far, in milliseconds (Linux)."""
-        return {part: cpu_ms(pid) for part, pid in self.processes.items()}
+        """Processor time that each process has used so far, in milliseconds (Linux).
+
+        A process has the name of its first part.
+        """
+        first = {pid: part for part, pid in reversed(self.processes.items())}
+        return {part: cpu_ms(pid) for pid, part in first.items()}
 
     async def call(self, tool: str, /, **tool_input: Any) -> dict[str, Any]:
         """Call a tool that must succeed."""

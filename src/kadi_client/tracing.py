@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
 
 from opentelemetry.context import Context
 from opentelemetry.trace import INVALID_SPAN, Span, SpanKind, StatusCode, Tracer
@@ -21,13 +22,12 @@ RPC: Mapping[str, Value] = {"rpc.system": "kadi"}
 
 _PROPAGATOR = TraceContextTextMapPropagator()
 _UNTRACED = nullcontext(INVALID_SPAN)
-_tracer: Tracer | None = None
+_tracer: ContextVar[Tracer | None] = ContextVar("tracer", default=None)
 
 
 def use(tracer: Tracer | None) -> None:
-    """Record the spans of this process with ``tracer`` from now on; ``None`` drops them."""
-    global _tracer
-    _tracer = tracer
+    """Record the spans of this context with ``tracer`` from now on; ``None`` drops them."""
+    _tracer.set(tracer)
 
 
 def span(
@@ -42,9 +42,10 @@ def span(
     Its parent is ``parent``, a W3C ``traceparent`` from another process, or else the enclosing
     span.
     """
-    if _tracer is None:
+    tracer = _tracer.get()
+    if tracer is None:
         return _UNTRACED
-    return _recorded(_tracer, name, kind, attributes, parent)
+    return _recorded(tracer, name, kind, attributes, parent)
 
 
 def fail(span: Span, reason: str) -> None:
@@ -55,7 +56,7 @@ def fail(span: Span, reason: str) -> None:
 
 def traceparent() -> str | None:
     """Return the current span as a ``traceparent`` to pass on; ``None`` if there is none."""
-    if _tracer is None:
+    if _tracer.get() is None:
         return None
     carrier: dict[str, str] = {}
     _PROPAGATOR.inject(carrier)

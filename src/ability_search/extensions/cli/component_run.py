@@ -8,9 +8,16 @@ import json
 import logging
 import os
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import (
+    AbstractAsyncContextManager,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+)
+from contextvars import ContextVar
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -22,9 +29,10 @@ from ability_search.client.tool_client import joined_environ
 from ability_search.config.agent_card import API_KEY
 from ability_search.config.loader import load_settings
 from ability_search.config.schema import Settings
-from ability_search.errors import ConfigurationError
+from ability_search.errors import ConfigurationError, first_failure
+from ability_search.extension import loaded
 from ability_search.extensions.cli import logs
-from ability_search.extensions.cli.app import explain
+from ability_search.extensions.cli.app import app, explain
 from ability_search.extensions.cli.extras import install_command
 from ability_search.extensions.cli.lifecycle import heartbeat, run_until_stopped, write_beat
 from ability_search.extensions.cli.settings import Logging, Metrics
@@ -64,6 +72,19 @@ Complete = Callable[[Settings], Awaitable[Settings]]
 """Returns the settings with the values that only the network provides."""
 
 
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What a command that serves a component runs."""
+
+    name: ComponentName
+    open: Opener
+    complete: Complete | None
+
+
+_asked: ContextVar[list[Served] | None] = ContextVar("asked", default=None)
+"""While set, :func:`serve` adds to the list what it would run."""
+
+
 def prepare(name: str, *, join: bool = True) -> Settings:
     """Load the settings and set up the log of a component.
 
@@ -73,13 +94,18 @@ def prepare(name: str, *, join: bool = True) -> Settings:
     Raises:
         ConfigurationError: with every problem of the settings.
     """
-    settings = load_settings(os.environ, Path.cwd())
-    require_decrypted(settings)
+    settings = _complete_settings(os.environ)
     if join:
         settings = load_settings(joined_environ(settings, os.environ), Path.cwd())
     logs.configure(settings.of(Logging).level, settings.of(Logging).format, component=name)
     for warning in settings.warnings:
         log.warning("%s", warning)
+    return settings
+
+
+def _complete_settings(environ: Mapping[str, str]) -> Settings:
+    settings = load_settings(environ, Path.cwd())
+    require_decrypted(settings)
     return settings
 
 
@@ -101,39 +127,41 @@ def require_decrypted(settings: Settings) -> None:
 
 
 async def run_component(
-    name: ComponentName,
+    served: Served,
     settings: Settings,
-    open_component: Opener,
     *,
-    supervised: bool,
-    complete: Complete | None = None,
+    report: Callable[[Mapping[str, Any]], None] | None = None,
+    guests: Guests | None = None,
 ) -> None:
     """Run a component until it is cancelled.
 
-    A supervised component reports on standard output, see
-    :mod:`ability_search.extensions.localstack.component_process`.
-    Nothing is opened before ``complete`` has returned the settings to use.
+    With ``report`` it has a parent, to which it tells that it is ready. Nothing is opened before
+    ``complete`` has returned the settings to use.
 
     Raises:
         SearchError, KadiError: if it does not start.
     """
-    if complete is not None:
-        settings = await complete(settings)
+    name = served.name
+    if served.complete is not None:
+        settings = await served.complete(settings)
     sys.setswitchinterval(SWITCH_SECONDS)
     with traced(settings, name):
         async with (
             metered(settings, name) as (meter, metrics),
-            open_component(settings, meter) as component,
+            served.open(settings, meter) as component,
         ):
             # Objects created so far are permanent. Full collections traversed them for 50 to 75 ms.
             gc.freeze()
             gc.set_threshold(*gc.get_threshold()[:2], _FULL_COLLECTIONS)
-            if supervised:
-                announce({"ready": {**component.details, **metrics}})
+            if report is not None:
+                report({"ready": {**component.details, **metrics}})
             log.info("ready: %s", component.details.get("address", ""))
             if metrics:
                 log.info("metrics at %s", metrics["metrics"])
-            async with heartbeat(meter, write_beat if supervised else None):
+            async with (
+                heartbeat(meter, write_beat if report is not None else None),
+                guests.running() if guests is not None else nullcontext(),
+            ):
                 if (connection := component.connection) is None:
                     await asyncio.Event().wait()
                     return
@@ -142,10 +170,85 @@ async def run_component(
                 await connection.serve_forever()
 
 
+class Guests:
+    """The components that run in the process of another one, as the parent orders.
+
+    An order is a line with a JSON object: ``{"run": name, "arguments": [...], "environ": {...}}``
+    runs the component of a command of ability-search, and ``{"stop": name}`` ends it. The report
+    names it: ``{"of": name, "ready": {...}}``, ``{"of": name, "error": ...}`` as for a component in
+    a process of its own, and ``{"of": name, "stopped": true}``. All end with the process, and the
+    process with the first that fails.
+    """
+
+    def __init__(self) -> None:
+        self._orders: asyncio.Queue[bytes] = asyncio.Queue()
+        self._running: dict[str, asyncio.Task[None]] = {}
+        self.received = self._orders.put_nowait
+        """Takes an order."""
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Follow the orders during the block.
+
+        Raises:
+            SearchError, KadiError: if a guest does not start.
+        """
+        try:
+            async with asyncio.TaskGroup() as group:
+                following = group.create_task(self._follow(group))
+                yield
+                following.cancel()
+        except ExceptionGroup as failures:
+            raise first_failure(failures) from failures
+
+    async def _follow(self, group: asyncio.TaskGroup) -> None:
+        while True:
+            order = json.loads(await self._orders.get())
+            if (name := order.get("run")) is not None:
+                self._running[name] = group.create_task(self._run(order), name=f"guest-{name}")
+            elif (task := self._running.get(order["stop"])) is not None:
+                task.cancel()
+
+    async def _run(self, order: Mapping[str, Any]) -> None:
+        def report(what: Mapping[str, Any]) -> None:
+            announce({"of": order["run"], **what})
+
+        try:
+            served = await asyncio.to_thread(_commanded, order["arguments"])
+            logs.guest.set(served.name)
+            settings = _complete_settings(order["environ"])
+            await run_component(served, settings, report=report)
+        except asyncio.CancelledError:
+            report({"stopped": True})
+            raise
+        except Exception as exc:
+            _report_failure(exc, report)
+            raise
+
+
+def _commanded(arguments: Sequence[str]) -> Served:
+    """Return what a command of ability-search serves."""
+    served: list[Served] = []
+    token = _asked.set(served)
+    try:
+        import_module(loaded().commands[arguments[0]].module)
+        app(arguments, standalone_mode=False)
+    finally:
+        _asked.reset(token)
+    return served[0]
+
+
 def announce(report: Mapping[str, Any]) -> None:
     """Write a report for the supervising parent to standard output."""
     sys.stdout.write(json.dumps(report) + "\n")
     sys.stdout.flush()
+
+
+def _report_failure(exc: Exception, report: Callable[[Mapping[str, Any]], None]) -> None:
+    explained = explain(exc)
+    report({"error": explained.text, "hint": explained.hint})
+    if explained.unexpected:
+        log.error("%s", explained.text, exc_info=exc)
 
 
 @contextmanager
@@ -184,22 +287,30 @@ def serve(
     Raises:
         SearchError, KadiError: if it does not start; a supervised component reports that and exits.
     """
+    served = Served(name, open_component, complete)
+    if (asked := _asked.get()) is not None:
+        asked.append(served)
+        return
     try:
         # The environment of a supervised component names its networks, which it must not leave.
         settings = prepare(name, join=not supervised and name not in ("backplane", "broker"))
-        work = run_component(
-            name, settings, open_component, supervised=supervised, complete=complete
-        )
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
-            runner.run(run_until_stopped(work, supervised))
+            runner.run(_supervised(served, settings) if supervised else _alone(served, settings))
     except Exception as exc:
         if not supervised:
             raise
-        report = explain(exc)
-        announce({"error": report.text, "hint": report.hint})
-        if report.unexpected:
-            log.error("%s", report.text, exc_info=exc)
+        _report_failure(exc, announce)
         raise typer.Exit(1) from exc
+
+
+async def _alone(served: Served, settings: Settings) -> None:
+    await run_until_stopped(run_component(served, settings))
+
+
+async def _supervised(served: Served, settings: Settings) -> None:
+    guests = Guests()
+    work = run_component(served, settings, report=announce, guests=guests)
+    await run_until_stopped(work, guests.received)
 
 
 @asynccontextmanager

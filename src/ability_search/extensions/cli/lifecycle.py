@@ -28,7 +28,6 @@ _TICK_SECONDS = 0.1
 _WARNING_SECONDS = 1.0
 _SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
 _ORPHAN_SECONDS = 25.0
-_READ_BYTES = 4096
 _STDIN = 0
 
 
@@ -71,17 +70,18 @@ def stop_signals(stop: Callable[[], None], *, ending: bool = False) -> Iterator[
                 signal.signal(number, signal.SIG_IGN)
 
 
-def stop_with_parent(stop: Callable[[], None]) -> None:
+def stop_with_parent(stop: Callable[[], None], received: Callable[[bytes], None]) -> None:
     """Call ``stop`` when standard input ends, as it does when the parent closes it or dies.
 
-    If the process is still alive half a minute later, it exits at once, so that no orphan remains.
+    Each of its lines before is passed to ``received``. If the process is still alive half a minute
+    after the end, it exits at once, so that no orphan remains.
     """
     loop = asyncio.get_running_loop()
 
     def watch() -> None:
-        with suppress(OSError):
-            while os.read(_STDIN, _READ_BYTES):
-                pass
+        with suppress(OSError, RuntimeError), open(_STDIN, "rb", closefd=False) as lines:
+            for line in lines:
+                loop.call_soon_threadsafe(received, line)
         # The loop may have ended by itself already.
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(stop)
@@ -93,11 +93,16 @@ def stop_with_parent(stop: Callable[[], None]) -> None:
 
 
 async def run_until_stopped(
-    work: Coroutine[Any, Any, None], supervised: bool = False, *, ending: bool = False
+    work: Coroutine[Any, Any, None],
+    received: Callable[[bytes], None] | None = None,
+    *,
+    ending: bool = False,
 ) -> None:
-    """Run a coroutine; cancel it at a signal or, if supervised, when standard input ends.
+    """Run a coroutine; cancel it at a signal.
 
-    With ``ending`` the process exits after the coroutine, and later signals are ignored.
+    With ``received`` the process is that of a parent: the coroutine is also cancelled when standard
+    input ends, see :func:`stop_with_parent`. With ``ending`` the process exits after the coroutine,
+    and later signals are ignored.
     """
     task = asyncio.create_task(work)
     asked = False
@@ -108,8 +113,8 @@ async def run_until_stopped(
         task.cancel()
 
     with stop_signals(stop, ending=ending):
-        if supervised:
-            stop_with_parent(stop)
+        if received is not None:
+            stop_with_parent(stop, received)
         try:
             await task
         except asyncio.CancelledError:

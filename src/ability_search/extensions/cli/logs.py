@@ -9,12 +9,15 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal, TextIO
 
 from kadi_client.context import LOG_FIELD, call_id
 
+guest: ContextVar[str | None] = ContextVar("guest", default=None)
+"""Name of the component of this context, if it runs in the process of another one."""
 _LEVELS = {"debug": "DEBUG", "info": "INFO", "warning": "WARN", "error": "ERROR"}
 _REPEATED = 20
 """Number of equal messages that are written before the others are counted."""
@@ -148,7 +151,8 @@ class PrettyFormatter(logging.Formatter):
         severity = _LEVELS.get(record.levelname.lower(), record.levelname)
         call = _call_of(record)
         followed = f" [{call}]" if call else ""
-        return f"{record.asctime} {severity:<5} {self._component}: {record.message}{followed}"
+        component = guest.get() or self._component
+        return f"{record.asctime} {severity:<5} {component}: {record.message}{followed}"
 
 
 class JsonFormatter(logging.Formatter):
@@ -164,7 +168,7 @@ class JsonFormatter(logging.Formatter):
         line = {
             "time": moment.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             "level": record.levelname.lower(),
-            "part": self._component,
+            "part": guest.get() or self._component,
             "logger": record.name,
             "message": record.getMessage(),
         }

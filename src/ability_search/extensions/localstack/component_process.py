@@ -5,6 +5,8 @@ tells the child to stop, whether the parent closed it or died. The child's first
 output is a JSON object, ``{"ready": {...}}`` with its addresses or ``{"error": ..., "hint": ...}``.
 After that it writes an empty line every few seconds from its event loop (:mod:`.lifecycle`). If it
 is silent for too long, it hangs: it is killed and restarted.
+
+Other components may run in its process, as its guests (:class:`.component_run.Guests`).
 """
 
 from __future__ import annotations
@@ -58,7 +60,11 @@ _OF_ALL = (Metrics, Tracing)
 """The groups of settings whose secrets every component uses."""
 
 Notify = Callable[[str], None]
-
+Arguments = Callable[[Mapping[str, Any]], Sequence[str]]
+"""Returns the arguments of ``ability-search`` for a start of a component, given the details of its
+previous start (``{}`` at first), so that it can keep its port."""
+Environ = Callable[[Mapping[str, Any]], Mapping[str, str]]
+"""Returns the environment of a component in the same way."""
 
 _CAUSES = {
     3: "out of heap memory: increase arcadedb_heap, or index less at a time",
@@ -72,11 +78,8 @@ class ComponentProcess:
     """A component; after :meth:`start` it is restarted whenever it ends."""
 
     name: str
-    arguments: Callable[[Mapping[str, Any]], Sequence[str]]
-    """Returns the arguments of ``ability-search`` for a start, given the details of the previous
-    start (``{}`` at first), so that it can keep its port."""
-    environ: Callable[[Mapping[str, Any]], Mapping[str, str]]
-    """Returns its environment in the same way."""
+    arguments: Arguments
+    environ: Environ
     inherit: Sequence[int] = field(default=(), kw_only=True)
     """File descriptors to inherit."""
     notify: Notify = field(kw_only=True)
@@ -95,6 +98,11 @@ class ComponentProcess:
     _process: asyncio.subprocess.Process | None = field(default=None, init=False)
     _keeper: asyncio.Task[None] | None = field(default=None, init=False)
     _drain: asyncio.Task[None] | None = field(default=None, init=False)
+    _guests: list[Guest] = field(default_factory=list, init=False)
+    _reports: asyncio.Queue[bytes] = field(default_factory=asyncio.Queue, init=False)
+    """The lines that the process writes, and an empty one at the end."""
+    _changing: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
+    """Held while the process, or a guest of it, starts or stops."""
 
     def __post_init__(self) -> None:
         self._backoff = Backoff(base=0.25, cap=30.0, stable=STABLE_SECONDS)
@@ -110,7 +118,8 @@ class ComponentProcess:
         Raises:
             ComponentFailed: if it ended, or was not ready in time.
         """
-        await self._launch()
+        async with self._changing:
+            await self._launch()
         self._keeper = asyncio.create_task(self._keep(), name=f"keep-{self.name}")
         return self.details
 
@@ -157,41 +166,91 @@ class ComponentProcess:
             **own_group,
         )
         log.debug("%s is process %d", self.name, process.pid)
+        self._reports = asyncio.Queue()
+        reading = asyncio.create_task(self._read(process), name=f"read-{self.name}")
+        self.details = await self._until_ready(self.name, self.arguments, None)
+        self._drain = asyncio.create_task(self._listen(process, reading), name=f"drain-{self.name}")
+        for guest in self._guests:
+            guest.details = await self._admit(guest)
+
+    async def run(self, guest: Guest) -> Mapping[str, Any]:
+        """Run a guest, now and whenever the process is restarted; return its details.
+
+        Raises:
+            ComponentFailed: if it was not ready in time, or the process ended.
+        """
+        async with self._changing:
+            details = await self._admit(guest)
+            self._guests.append(guest)
+            return details
+
+    async def dismiss(self, guest: Guest) -> None:
+        """Stop a guest; the process remains."""
+        async with self._changing:
+            if guest not in self._guests:
+                return
+            self._guests.remove(guest)
+            with suppress(TimeoutError, OSError):
+                async with asyncio.timeout(STOP_SECONDS):
+                    await self._order({"stop": guest.name})
+                    while (report := await self._report(guest.name)) and "stopped" not in report:
+                        pass
+
+    async def _admit(self, guest: Guest) -> Mapping[str, Any]:
+        before = guest.details
+        arguments, environ = guest.arguments(before), guest.environ(before)
+        await self._order({"run": guest.name, "arguments": arguments, "environ": environ})
+        return await self._until_ready(guest.name, guest.arguments, guest.name)
+
+    async def _order(self, order: Mapping[str, Any]) -> None:
+        assert self._process is not None and self._process.stdin is not None
+        self._process.stdin.write(json.dumps(order).encode() + b"\n")
+        with suppress(OSError):  # it has ended, as its report says
+            await self._process.stdin.drain()
+
+    async def _until_ready(
+        self, name: str, arguments: Arguments, guest: str | None
+    ) -> Mapping[str, Any]:
+        """Wait until the component, or a guest, is ready; kill the process if it is not in time."""
         try:
             async with asyncio.timeout(self.ready_timeout):
-                self.details = await self._report(process)
+                report = await self._report(guest)
+                if isinstance(report.get("ready"), dict):
+                    details: Mapping[str, Any] = report["ready"]
+                    return details
+                assert self._process is not None
+                code = await self._process.wait()
+                if "error" in report:
+                    text = f"{name}: {report['error']}"
+                    raise ComponentFailed(text, hint=str(report.get("hint") or ""))
+                raise ComponentFailed(
+                    f"{name} {_ending(name, code)} before it was ready",
+                    hint=f"Its log is above; `ability-search {arguments({})[0]}` runs it alone.",
+                )
         except BaseException as exc:
             self.kill()
             if isinstance(exc, TimeoutError):
-                text = f"{self.name} was not ready in {self.ready_timeout:g} s"
+                text = f"{name} was not ready in {self.ready_timeout:g} s"
                 hint = "If it is only slow, set SEARCH_STACK_START_TIMEOUT to more seconds."
                 raise ComponentFailed(text, hint=hint) from exc
             raise
-        self._drain = asyncio.create_task(self._listen(process), name=f"drain-{self.name}")
 
-    async def _report(self, process: asyncio.subprocess.Process) -> Mapping[str, Any]:
-        assert process.stdout is not None
-        try:
-            report = json.loads(await process.stdout.readline())
-        except ValueError:
-            report = None
-        if isinstance(report, dict) and isinstance(report.get("ready"), dict):
-            details: Mapping[str, Any] = report["ready"]
-            return details
-        code = await process.wait()
-        if isinstance(report, dict) and "error" in report:
-            raise ComponentFailed(
-                f"{self.name}: {report['error']}", hint=str(report.get("hint") or "")
-            )
-        raise ComponentFailed(
-            f"{self.name} {_ending(self.name, code)} before it was ready",
-            hint=f"Its log is above; `ability-search {self.arguments({})[0]}` runs it alone.",
-        )
+    async def _report(self, of: str | None) -> Mapping[str, Any]:
+        """Return the next report of the component itself or of a guest; empty if there is none."""
+        while line := await self._reports.get():
+            try:
+                report = json.loads(line)
+            except ValueError:
+                return {}
+            if isinstance(report, dict) and report.get("of") == of:
+                return report
+        return {}
 
-    async def _listen(self, process: asyncio.subprocess.Process) -> None:
-        """Read its further output, so that writing never blocks it; kill it when it is silent."""
+    async def _listen(
+        self, process: asyncio.subprocess.Process, reading: asyncio.Task[None]
+    ) -> None:
+        """Wait until its output ends; kill it when it is silent."""
         self._heard = True
-        reading = asyncio.create_task(self._read(process), name=f"read-{self.name}")
         interval = self.silence / _CHECKS
         silent = 0
         try:
@@ -210,9 +269,18 @@ class ComponentProcess:
             await asyncio.wait([reading])
 
     async def _read(self, process: asyncio.subprocess.Process) -> None:
+        """Read its output as it comes, so that writing never blocks it."""
         assert process.stdout is not None
-        while await process.stdout.read(_LONGEST_LINE):
+        reports = self._reports
+        line = b"-"
+        while line:
+            try:
+                line = await process.stdout.readline()
+            except ValueError:  # too long
+                continue
             self._heard = True
+            if not line or line.startswith(b"{"):
+                reports.put_nowait(line)
 
     async def _keep(self) -> None:
         clock = asyncio.get_running_loop().time
@@ -220,17 +288,50 @@ class ComponentProcess:
         while self._process is not None:
             code = await self._process.wait()
             delay = self._backoff.delay(0.0 if ready is None else clock() - ready)
-            self.notify(f"{self.name} {_ending(self.name, code)}; restarting in {delay:.1f} s")
+            guests = ", ".join(each.name for each in self._guests)
+            what = f"{self.name} (with {guests})" if guests else self.name
+            self.notify(f"{what} {_ending(self.name, code)}; restarting in {delay:.1f} s")
             await asyncio.sleep(delay)
             ready = None
             try:
-                await self._launch()
+                async with self._changing:
+                    await self._launch()
                 ready = clock()
                 self.changed()
             except (ComponentFailed, OSError) as exc:
                 self.notify(str(exc))
             else:
-                self.notify(f"{self.name} is back as process {self.pid}")
+                self.notify(f"{what} is back as process {self.pid}")
+
+
+@dataclass(slots=True, eq=False)
+class Guest:
+    """A component in the process of another one, with which it is restarted."""
+
+    name: str
+    arguments: Arguments
+    environ: Environ
+    host: ComponentProcess
+    details: Mapping[str, Any] = field(default_factory=dict, init=False)
+    """The object that the component reported when it was ready."""
+
+    @property
+    def pid(self) -> int:
+        """Process id of its host."""
+        return self.host.pid
+
+    async def start(self) -> Mapping[str, Any]:
+        """Start it, wait until it is ready, and return the details that it reported.
+
+        Raises:
+            ComponentFailed: if it was not ready in time, or the process ended.
+        """
+        self.details = await self.host.run(self)
+        return self.details
+
+    async def stop(self) -> None:
+        """Stop it; its host remains."""
+        await self.host.dismiss(self)
 
 
 def child_environ(

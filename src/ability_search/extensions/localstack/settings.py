@@ -94,6 +94,11 @@ class LocalBroker(Group):
         about="Network of the components of `ability-search up`, which no other agent may join;"
         " empty for none. Then every agent can call the database and the models.",
     )
+    shared_process: bool = setting(
+        True,
+        about="Whether the gateway and the first worker of `ability-search up` run in the process"
+        " of its first broker, which takes less memory. They then end and restart together.",
+    )
     memory: ByteSize = size(
         512 * MIB,
         about="Memory for the messages and registrations of all sessions; at least four messages."

@@ -151,6 +151,13 @@ class Plan:
         first = self.options.metrics_port
         return metrics_port(name, (self.settings.of(Metrics).port or 0) if first is None else first)
 
+    @property
+    def guests(self) -> frozenset[str]:
+        """Return the components that run in the process of the first broker."""
+        if not self.settings.of(LocalBroker).shared_process or not self.of("broker"):
+            return frozenset()
+        return frozenset({"gateway", "worker-1"} & self.ports.keys())
+
     def of(self, *kinds: str) -> list[str]:
         """Return the components of some kinds."""
         return [name for name in self.ports if kind_of(name) in kinds]

@@ -40,6 +40,7 @@ from ability_search.extensions.cli.settings import Logging
 from ability_search.extensions.cli.tool_calls import LiveConnection
 from ability_search.extensions.localstack.component_process import (
     ComponentProcess,
+    Guest,
     Notify,
     child_environ,
 )
@@ -76,7 +77,7 @@ class Stack:
         self._plan = plan
         self._inherit = () if sys.platform == "win32" else (lock,)
         self._notify = notify
-        self._children: list[ComponentProcess] = []
+        self._children: list[ComponentProcess | Guest] = []
         self._urls = [plan.settings.broker.url.get_secret_value()]
         self._backplane: dict[str, str] = {}
         """Settings of the brokers for the NATS server of the stack."""
@@ -151,10 +152,14 @@ class Stack:
     def kill(self) -> None:
         """Kill every component."""
         for child in reversed(self._children):
-            child.kill()
+            if isinstance(child, ComponentProcess):
+                child.kill()
 
-    def _child(self, name: str) -> ComponentProcess:
-        """Return a new component; one with a port keeps it when it is restarted."""
+    def _child(self, name: str) -> ComponentProcess | Guest:
+        """Return a new component; one with a port keeps it when it is restarted.
+
+        It runs in the process of the broker, where the plan says so.
+        """
         plan, kind, port = self._plan, kind_of(name), self._plan.ports[name]
         environ = {
             "SEARCH_DATA_DIR": str(plan.data_dir),
@@ -177,6 +182,12 @@ class Stack:
             own = str(before.get("metricsPort", first_metrics_port))
             return child_environ(name, {**environ, "SEARCH_METRICS_PORT": own})
 
+        if name in plan.guests:
+            brokers = [each for each in self._children if kind_of(each.name) == "broker"]
+            assert isinstance(brokers[0], ComponentProcess)
+            guest = Guest(name, arguments, environ_of, brokers[0])
+            self._children.append(guest)
+            return guest
         child = ComponentProcess(
             name,
             arguments,

@@ -16,6 +16,7 @@ from ability_search.extensions.localstack import component_process
 from ability_search.extensions.localstack.component_process import (
     ComponentFailed,
     ComponentProcess,
+    Guest,
     _ending,
 )
 
@@ -209,3 +210,68 @@ async def test_later_output_never_blocks_a_component(tmp_path: Path) -> None:
     async with child(tmp_path, program) as (part, _):
         await part.start()
     assert (tmp_path / "trace").read_text() == "through"
+
+
+HOSTS = (
+    READY
+    + """
+import pathlib
+fails = pathlib.Path(sys.argv[1])
+for line in sys.stdin:
+    order = json.loads(line)
+    print(flush=True)
+    if name := order.get("run"):
+        if order["environ"].get("FAILS") and not fails.exists():
+            fails.touch()
+            print(json.dumps({"of": name, "error": "no room", "hint": "Make some."}), flush=True)
+            sys.exit(1)
+        print(json.dumps({"of": name, "ready": {"pid": os.getpid(), **order}}), flush=True)
+    else:
+        print(json.dumps({"of": "another", "stopped": True}), flush=True)
+        print(json.dumps({"of": order["stop"], "stopped": True}), flush=True)
+"""
+)
+
+
+def guest(host: ComponentProcess, name: str, **environ: str) -> Guest:
+    return Guest(name, lambda before: [name, str(len(before))], lambda _: environ, host)
+
+
+async def test_guests_run_in_the_process_of_another_component(tmp_path: Path) -> None:
+    async with child(tmp_path, HOSTS) as (part, told):
+        before = (await part.start())["pid"]
+        first, second = guest(part, "first", SECRET="s"), guest(part, "second")
+        started = await asyncio.gather(first.start(), second.start())
+        assert [each["pid"] for each in started] == [before, before]
+        assert started[0]["arguments"] == ["first", "0"]
+        assert started[0]["environ"] == {"SECRET": "s"}
+        await second.stop()
+        os.kill(before, signal.SIGKILL)
+        assert await until(told, lambda line: "part (with first) was ended by SIGKILL" in line)
+        assert await until(told, lambda line: "part (with first) is back as process" in line)
+        assert first.pid == first.details["pid"] == part.pid != before
+        assert first.details["arguments"] == ["first", "4"]  # it knows what it was before
+        assert second.details["pid"] == before
+
+
+async def test_a_guest_that_does_not_start_is_named(tmp_path: Path) -> None:
+    async with child(tmp_path, HOSTS) as (part, _):
+        await part.start()
+        with pytest.raises(ComponentFailed, match="first: no room") as raised:
+            await guest(part, "first", FAILS="yes").start()
+        assert raised.value.hint == "Make some."
+        with pytest.raises(ComponentFailed, match="second ended with exit code 1 before it was"):
+            await guest(part, "second").start()
+
+
+async def test_a_guest_that_fails_at_a_restart_is_started_again(tmp_path: Path) -> None:
+    async with child(tmp_path, HOSTS) as (part, told):
+        await part.start()
+        (tmp_path / "trace").touch()
+        first = guest(part, "first", FAILS="yes")
+        await first.start()
+        (tmp_path / "trace").unlink()
+        os.kill(part.pid, signal.SIGKILL)
+        assert await until(told, lambda line: line == "first: no room")
+        assert await until(told, lambda line: "is back" in line)
+        assert first.details["pid"] == part.pid
