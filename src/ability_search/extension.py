@@ -49,7 +49,7 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class StackComponent:
-    """A component that ``ability-search up`` runs in a process of its own."""
+    """A component that ``ability-search up`` runs."""
 
     name: str
     place: int
