@@ -12,6 +12,7 @@ import json
 import os
 import sys
 import tempfile
+import time
 import venv
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -34,6 +35,7 @@ _OURS = "ability-search"
 _UNPREFIXED = {"SEARCH_EMBEDDING_MODEL": "instant"}
 """A model without prefixes for queries and texts: all engines get the same vectors."""
 _HITS = 10
+_CLIENTS = 8
 _LONGEST_LINE = 2**24
 """Bytes of an answer of the peers' process."""
 
@@ -41,9 +43,9 @@ _LONGEST_LINE = 2**24
 async def measure(*, chunks: int, queries: int, rounds: int) -> dict[str, Any]:
     """Load ``chunks`` into all, then query them in turn, round by round.
 
-    Returns by mode and engine the median and 95th percentile in milliseconds and the processor
-    time of a query, the ratio of the medians to ours, and in semantic mode the share of the true
-    ten nearest that were found.
+    Returns by mode and engine the median, 95th and 99th percentile in milliseconds and the
+    processor time of a query, the ratio of the medians to ours, and in semantic mode the share of
+    the true ten nearest that were found; of ours also what eight clients get at a time.
     """
     embedder = InstantEmbedder()
     async with (
@@ -59,12 +61,38 @@ async def measure(*, chunks: int, queries: int, rounds: int) -> dict[str, Any]:
             await _round(network, peers, texts.queries(queries, seed=100 + number))
             for number in range(rounds)
         ]
+        together = {
+            mode: await _together(network, mode, texts.queries(_CLIENTS * queries, seed=7))
+            for mode in _MODES
+        }
         nearest = _nearest(texts.queries(queries, seed=100), chunks)
+    summary = {mode: _summary(mode, measured, nearest) for mode in _MODES}
+    for mode in _MODES:
+        summary[mode][_OURS][f"{_CLIENTS} clients"] = together[mode]
     return {
         "chunks": chunks,
         "load": loaded,
         "settled after, seconds": settled,
-        **{mode: _summary(mode, measured, nearest) for mode in _MODES},
+        **summary,
+    }
+
+
+async def _together(network: Network, mode: str, asked: Sequence[str]) -> dict[str, Any]:
+    """Query for several clients at a time; queries a second, and the processor time of one."""
+    waiting, taken = list(asked), []
+
+    async def client() -> None:
+        while waiting:
+            taken.append((await latency.timed_query(network, mode, waiting.pop()))[0])
+
+    before, started = network.cpu_ms(), time.perf_counter()
+    await asyncio.gather(*(client() for _ in range(_CLIENTS)))
+    seconds, after = time.perf_counter() - started, network.cpu_ms()
+    used = {part: round((after[part] - before[part]) / len(asked), 2) for part in after}
+    return {
+        "queries a second": round(len(asked) / seconds, 1),
+        "median ms": round(median(taken), 2),
+        "processor ms a query": {"all": round(sum(used.values()), 2), **used},
     }
 
 
@@ -97,9 +125,12 @@ def _summary(
         own = [each[mode][engine] for each in rounds]
         summary[engine] = {
             "median ms": round(median(median(each["ms"]) for each in own), 2),
-            "95th percentile ms": round(
-                median(float(np.percentile(each["ms"], 95)) for each in own), 2
-            ),
+            **{
+                f"{share}th percentile ms": round(
+                    float(np.percentile([ms for each in own for ms in each["ms"]], share)), 2
+                )
+                for share in (95, 99)
+            },
             "processor ms a query": round(median(each["processor"] for each in own), 2),
         }
         ratios = [

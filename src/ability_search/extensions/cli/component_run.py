@@ -74,7 +74,7 @@ Complete = Callable[[Settings], Awaitable[Settings]]
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What a command that serves a component runs."""
+    """The component that a command serves."""
 
     name: ComponentName
     open: Opener
