@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
+from dataclasses import dataclass
 
 from opentelemetry.context import Context
 from opentelemetry.trace import INVALID_SPAN, Span, SpanKind, StatusCode, Tracer
@@ -22,12 +23,25 @@ RPC: Mapping[str, Value] = {"rpc.system": "kadi"}
 
 _PROPAGATOR = TraceContextTextMapPropagator()
 _UNTRACED = nullcontext(INVALID_SPAN)
-_tracer: ContextVar[Tracer | None] = ContextVar("tracer", default=None)
+
+
+@dataclass
+class _Component:
+    tracer: Tracer | None = None
+
+
+_PROCESS = _Component()
+_component: ContextVar[_Component] = ContextVar("component", default=_PROCESS)
+
+
+def separate() -> None:
+    """Give this context, and what it starts, a tracer of its own, apart from the process's."""
+    _component.set(_Component())
 
 
 def use(tracer: Tracer | None) -> None:
-    """Record the spans of this context with ``tracer`` from now on; ``None`` drops them."""
-    _tracer.set(tracer)
+    """Record the spans of this process with ``tracer`` from now on; ``None`` drops them."""
+    _component.get().tracer = tracer
 
 
 def span(
@@ -42,7 +56,7 @@ def span(
     Its parent is ``parent``, a W3C ``traceparent`` from another process, or else the enclosing
     span.
     """
-    tracer = _tracer.get()
+    tracer = _component.get().tracer
     if tracer is None:
         return _UNTRACED
     return _recorded(tracer, name, kind, attributes, parent)
@@ -56,7 +70,7 @@ def fail(span: Span, reason: str) -> None:
 
 def traceparent() -> str | None:
     """Return the current span as a ``traceparent`` to pass on; ``None`` if there is none."""
-    if _tracer.get() is None:
+    if _component.get().tracer is None:
         return None
     carrier: dict[str, str] = {}
     _PROPAGATOR.inject(carrier)

@@ -38,7 +38,7 @@ from ability_search.extensions.cli.lifecycle import heartbeat, run_until_stopped
 from ability_search.extensions.cli.settings import Logging, Metrics
 from ability_search.ops.metrics.meter import UNMETERED, Meter
 from ability_search.ops.metrics.metric_table import CALLS_WAITING, ComponentName
-from kadi_client import Brokers, Connection
+from kadi_client import Brokers, Connection, tracing
 
 if sys.platform == "win32":
     from asyncio import new_event_loop
@@ -216,6 +216,7 @@ class Guests:
         try:
             served = await asyncio.to_thread(_commanded, order["arguments"])
             logs.guest.set(served.name)
+            tracing.separate()
             settings = _complete_settings(order["environ"])
             await run_component(served, settings, report=report)
         except asyncio.CancelledError:

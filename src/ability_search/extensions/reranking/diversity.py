@@ -47,7 +47,8 @@ def similarities(vectors: npt.ArrayLike) -> Floats:
         vectors: shape (n, d); a zero vector is similar to nothing.
     """
     unit = np.asarray(vectors, dtype=np.float64)
-    return np.asarray(np.clip(unit @ unit.T, 0.0, 1.0))
+    # Single precision: two vectors have the same cosine, however many others are compared.
+    return np.clip(unit @ unit.T, 0.0, 1.0).astype(np.float32).astype(np.float64)
 
 
 def diversified(

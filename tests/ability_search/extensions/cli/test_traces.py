@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextvars import copy_context
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from ability_search.extensions.cli.http_server import serve_http
 from ability_search.extensions.cli.traces import CALL_ID, exporting
 from ability_search.providers.model_servers import ModelServers
 from kadi_client.context import call_id, current, handling
-from kadi_client.tracing import TRACEPARENT, span, traceparent
+from kadi_client.tracing import TRACEPARENT, separate, span, traceparent
 from kadi_localnet.models.http import application
 
 PARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
@@ -128,6 +129,23 @@ async def _nobody(
     target_agent: str | None = None,
 ) -> Any:
     raise AssertionError
+
+
+def test_components_of_one_process_have_tracers_of_their_own() -> None:
+    with collecting() as own, collecting() as other:
+
+        def guest() -> None:
+            separate()
+            assert traceparent() is None
+            with exporting(other.url, "gateway"), span("of the guest"):
+                pass
+
+        with exporting(own.url, "broker"):
+            copy_context().run(guest)
+            with span("of the process"):
+                pass
+    assert [each.name for each in own.spans] == ["of the process"]
+    assert [each.name for each in other.spans] == ["of the guest"]
 
 
 def test_an_unavailable_collector_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -31,6 +31,15 @@ def test_negative_cosines_count_as_zero() -> None:
     assert similarities(np.empty((0, 3))).shape == (0, 0)
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_the_cosine_of_two_vectors_does_not_depend_on_how_many_are_compared(seed: int) -> None:
+    vectors = np.random.default_rng(seed).normal(size=(90, 256))
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    whole = similarities(vectors)
+    for count in range(1, 90):
+        assert np.array_equal(similarities(vectors[:count]), whole[:count, :count])
+
+
 def test_repetition_ranks_behind_a_new_text() -> None:
     assert picked([0.9, 0.8, 0.5], "a a b", 0.5)[0] == [0, 2, 1]
     assert picked([0.9, 0.8, 0.5], "a a b", 0.9)[0] == [0, 1, 2]
