@@ -1,12 +1,13 @@
 """A component of the stack as a child process that is restarted when it ends.
 
-The parent holds the write end of the child's standard input and never writes to it: end of file
-tells the child to stop, whether the parent closed it or died. The child's first line on standard
-output is a JSON object, ``{"ready": {...}}`` with its addresses or ``{"error": ..., "hint": ...}``.
-After that it writes an empty line every few seconds from its event loop (:mod:`.lifecycle`). If it
-is silent for too long, it hangs: it is killed and restarted.
+The parent holds the write end of the child's standard input: end of file tells the child to stop,
+whether the parent closed it or died. The child's first line on standard output is a JSON object,
+``{"ready": {...}}`` with its addresses or ``{"error": ..., "hint": ...}``. After that it writes an
+empty line every few seconds from its event loop (:mod:`.lifecycle`). If it is silent for too long,
+it hangs: it is killed and restarted.
 
-Other components may run in its process, as its guests (:class:`.component_run.Guests`).
+Other components may run in its process, as its guests, which the parent orders over that input
+(:class:`.component_run.Guests`).
 """
 
 from __future__ import annotations
