@@ -296,7 +296,7 @@ async def _database_ids(client: ToolClient) -> dict[str, str | None]:
         timeout=_CALL_SECONDS,
         providers=connection.providers,
     )
-    return await scripts.database_ids()
+    return await scripts.pin.ids()
 
 
 async def _additional(broker: Broker, settings: Settings, ids: dict[str, str | None]) -> str:

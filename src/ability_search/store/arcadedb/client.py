@@ -58,6 +58,11 @@ _NOTES: Mapping[str, Value] = {"db.system.name": "arcadedb"}
 
 T = TypeVar("T")
 
+
+async def _none_listed(_tool: str) -> frozenset[str]:
+    return frozenset()
+
+
 Work = Callable[[str | None, float], Awaitable[T]]
 """Does something on the database of an agent, within some seconds."""
 
@@ -82,17 +87,13 @@ class BrokerScripts:
     database: str
     timeout: float
     meter: Meter = UNMETERED
-    providers: Providers | None = None
+    providers: Providers = _none_listed
     patience: float = 0.0
-    _pin: ProviderPin | None = field(init=False)
+    pin: ProviderPin = field(init=False)
     _answered: bool = False
 
     def __post_init__(self) -> None:
-        self._pin = None if self.providers is None else ProviderPin(self.providers, self._run_on)
-
-    async def database_ids(self) -> dict[str, str | None]:
-        """Return the ids of the databases on the network, as :meth:`.ProviderPin.ids`."""
-        return {} if self._pin is None else await self._pin.ids()
+        self.pin = ProviderPin(self.providers, self._run_on)
 
     async def read(self, script: str, params: Mapping[str, Any]) -> Any:
         """Run a script or query; retry it if the connection failed or a write conflicted."""
@@ -130,8 +131,7 @@ class BrokerScripts:
         while True:
             left = max(0.001, started + timeout - time.monotonic())
             try:
-                agent = None if self._pin is None else await self._pin.agent()
-                return await work(agent, left)
+                return await work(await self.pin.agent(), left)
             except DatabaseUnavailable as exc:
                 # Without a provider, nothing was executed.
                 waited = time.monotonic() - started
@@ -143,7 +143,7 @@ class BrokerScripts:
         self, request: Mapping[str, Any], agent: str | None, timeout: float
     ) -> Mapping[str, Any] | None:
         """Search on the database of one agent; ``None`` if it does not offer that."""
-        if self._pin is None or not self._pin.searches(agent):
+        if not self.pin.searches(agent):
             return None
         with span("database search", attributes=_NOTES):
             answer = await self._call(INDEX_SEARCH, request, timeout, agent)
@@ -168,8 +168,7 @@ class BrokerScripts:
             if "exist" not in exc.detail:
                 raise
         log.info("created database %s", self.database)
-        if self._pin is not None:
-            await self._pin.created(agent)
+        await self.pin.created(agent)
         return await self._execute(statement, agent, write, timeout)
 
     async def _execute(
@@ -219,8 +218,8 @@ class BrokerScripts:
             log.debug("%s failed: %s", tool, exc)
             if _RESULT_TOO_LARGE.search(str(exc)):
                 raise _too_large() from exc
-            if isinstance(exc, NoProvider) and self._pin is not None:
-                self._pin.lost()
+            if isinstance(exc, NoProvider):
+                self.pin.lost()
             raise DatabaseUnavailable(no_answer(tool, exc)) from exc
         except KadiError as exc:
             raise DatabaseUnavailable(no_answer(tool, exc)) from exc

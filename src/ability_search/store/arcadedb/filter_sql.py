@@ -7,7 +7,7 @@ type, because the engine converts between types when it compares (``1.5 = true``
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -25,6 +25,7 @@ from ability_search.filters.tree import (
     Or,
     Pattern,
 )
+from ability_search.store.arcadedb.core import Parameters
 
 _NUMBERS = "'INTEGER', 'LONG', 'DOUBLE', 'FLOAT', 'DECIMAL', 'SHORT', 'BYTE'"
 _IS_NUMBER = f"IN [{_NUMBERS}]"
@@ -36,9 +37,7 @@ _LAST_CHARACTER = 0x10FFFF
 _SAME: Mapping[str, str] = {}
 
 
-def to_sql(
-    filter: Filter, *, prefix: str = "f", columns: Mapping[str, str] = _SAME
-) -> tuple[str, dict[str, Any]]:
+def to_sql(filter: Filter, params: Parameters, *, columns: Mapping[str, str] = _SAME) -> str:
     """Translate a filter to the ``WHERE`` condition of a statement over one chunk type.
 
     The ``facets`` of its rows must be what :func:`ability_search.filters.facets.facets_of` returns
@@ -50,25 +49,20 @@ def to_sql(
 
     Args:
         filter: a parsed filter.
-        prefix: prefix of the parameter names (``f0``, ``f1``, ...), an identifier; two filters
-            in one statement need different prefixes.
+        params: binds the values.
         columns: names of columns, where those of the fields differ.
 
     Returns:
-        The predicate, safe to join by ``AND``, and its parameters; ``true`` for everything.
+        The predicate, safe to join by ``AND``; ``true`` for everything.
     """
-    writer = _Writer(prefix, columns)
-    text = writer.write(filter)
-    return (
-        f"({text})" if isinstance(filter, Or) and len(filter.parts) > 1 else text
-    ), writer.params
+    text = _Writer(params.bind, columns).write(filter)
+    return f"({text})" if isinstance(filter, Or) and len(filter.parts) > 1 else text
 
 
 @dataclass(slots=True)
 class _Writer:
-    prefix: str
+    bind: Callable[[Any], str]
     columns: Mapping[str, str]
-    params: dict[str, Any] = field(default_factory=dict)
     bound_keys: dict[str, str] = field(default_factory=dict)
 
     def write(self, filter: Filter) -> str:
@@ -84,13 +78,13 @@ class _Writer:
             case OneOf():
                 return self._one_of(filter)
             case HasElement(where, value):
-                wanted = self._bind(facet(where.path, value))
+                wanted = self.bind(facet(where.path, value))
                 return self._typed(where, _IS_NO_SCALAR, f"facets CONTAINS {wanted}")
             case HasFacet(facets):
-                return f"facets CONTAINSANY {self._bind(list(facets))}"
+                return f"facets CONTAINSANY {self.bind(list(facets))}"
             case Compare(where, order, value):
                 types = _IS_STRING if isinstance(value, str) else _IS_NUMBER
-                comparison = f"{self._column(where)} {order} {self._bind(value)}"
+                comparison = f"{self._column(where)} {order} {self.bind(value)}"
                 return self._typed(where, types, comparison)
             case _:
                 return self._pattern(filter)
@@ -104,27 +98,25 @@ class _Writer:
         if not where.path:
             column = self._column(where)
             compared = (
-                f"= {self._bind(values[0])}"
-                if len(values) == 1
-                else f"IN {self._bind(list(values))}"
+                f"= {self.bind(values[0])}" if len(values) == 1 else f"IN {self.bind(list(values))}"
             )
             return f"{column} IS NOT NULL AND {column} {compared}"
         facets = [facet(where.path, value) for value in values]
         if len(facets) == 1:
-            return f"facets CONTAINS {self._bind(facets[0])}"
-        return f"facets CONTAINSANY {self._bind(facets)}"
+            return f"facets CONTAINS {self.bind(facets[0])}"
+        return f"facets CONTAINSANY {self.bind(facets)}"
 
     def _pattern(self, condition: Pattern) -> str:
         where, column = condition.field, self._column(condition.field)
-        matching = f"{column} MATCHES {self._bind(condition.regex)}"
+        matching = f"{column} MATCHES {self.bind(condition.regex)}"
         if where.name == "source" and condition.prefix:
             matching = f"{self._from_prefix(column, condition.prefix)} AND {matching}"
         return self._typed(where, _IS_STRING, matching)
 
     def _from_prefix(self, column: str, prefix: str) -> str:
-        lower = f"{column} >= {self._bind(prefix)}"
+        lower = f"{column} >= {self.bind(prefix)}"
         after = _after_prefix(prefix)
-        return lower if after is None else f"{lower} AND {column} < {self._bind(after)}"
+        return lower if after is None else f"{lower} AND {column} < {self.bind(after)}"
 
     def _typed(self, where: Field, types: str, condition: str) -> str:
         """Guard a condition with tests of the field's existence and, in metadata, its type."""
@@ -150,13 +142,8 @@ class _Writer:
 
     def _bind_key(self, key: str) -> str:
         if key not in self.bound_keys:
-            self.bound_keys[key] = self._bind(key)
+            self.bound_keys[key] = self.bind(key)
         return self.bound_keys[key]
-
-    def _bind(self, value: Any) -> str:
-        name = f"{self.prefix}{len(self.params)}"
-        self.params[name] = value
-        return f":{name}"
 
 
 def _joined(parts: Sequence[Filter]) -> list[Filter]:

@@ -22,16 +22,19 @@ from ability_search.store.arcadedb.core import (
 )
 from ability_search.store.arcadedb.database import ArcadeDatabase
 from ability_search.store.arcadedb.filter_sql import to_sql
-from ability_search.store.arcadedb.record_rows import condition_of, encoded, record_of, type_of
 from ability_search.store.arcadedb.rows import (
     CHUNK_COLUMNS,
     SOURCE_COLUMNS,
     SPARE,
     chunk_record,
+    condition_of,
+    encoded,
     filled,
     link,
+    record_of,
     shorter,
     source_record,
+    type_of,
 )
 from ability_search.store.records import VALUE_LENGTH, ChunkRecord, SourceRecord, metadata_key
 from ability_search.store.stored_collections import collection_of
@@ -96,7 +99,7 @@ class ReadSql(ArcadeDatabase):
         return [answer for ask in asks for answer in await self.read([ask])]
 
     async def _answers(self, asks: Sequence[Read | Count]) -> list[Page | Counted]:
-        statement, asked = _asked(asks)
+        statement, asked = asked_of(asks)
         types = [ask.collection.type for ask in asks if ask.collection]
         found = await self.fetch(statement, *types)
         if isinstance(found, list):
@@ -114,13 +117,8 @@ class ReadSql(ArcadeDatabase):
         ]
 
 
-def read_statement(asks: Sequence[Read | Count]) -> Statement:
-    """Return the statement that answers asks in one round trip."""
-    return _asked(asks)[0]
-
-
-def _asked(asks: Sequence[Read | Count]) -> tuple[Statement, Mapping[str, AskSql]]:
-    """Return the statement that answers asks, and each of them by the name of its rows.
+def asked_of(asks: Sequence[Read | Count]) -> tuple[Statement, Mapping[str, AskSql]]:
+    """Return the statement that answers asks in one round trip, and each by the name of its rows.
 
     The rows of ``collections`` are the records that were asked for, that of ``clock`` is the time
     if records are read.
@@ -199,9 +197,7 @@ def _selected(ask: Read | Count, name: str) -> tuple[str, list[str], Parameters,
         conditions += [f"chunkIndex >= {of.first:d}"] if of.first else []
         conditions += [] if of.end is None else [f"chunkIndex < {of.end:d}"]
     if of.filter is not None:
-        text, bound = to_sql(of.filter, prefix=f"{name}_f", columns=columns)
-        conditions.append(f"({text})")
-        params |= bound
+        conditions.append(f"({to_sql(of.filter, params, columns=columns)})")
     return f"`{chosen}`", conditions, params, before
 
 

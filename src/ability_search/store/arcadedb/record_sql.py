@@ -12,13 +12,7 @@ from ability_search.store.arcadedb.core import Parameters, Statement
 from ability_search.store.arcadedb.database import Attempts
 from ability_search.store.arcadedb.database_schema import RECORD_TYPES
 from ability_search.store.arcadedb.read import ReadSql
-from ability_search.store.arcadedb.record_rows import (
-    condition_of,
-    encoded,
-    equal_to,
-    record_of,
-    type_of,
-)
+from ability_search.store.arcadedb.rows import condition_of, encoded, equal_to, record_of, type_of
 from ability_search.store.values import (
     Add,
     Change,
