@@ -14,12 +14,12 @@ from typing import Any
 
 from ability_search.collection import Collection
 from ability_search.errors import GenerationGone
-from ability_search.store import memory_records
-from ability_search.store.memory_search import Scored, find
 from ability_search.store.memory_tables import (
     Generation,
+    Scored,
     StoredChunk,
     chosen,
+    find,
     item,
     name_of,
     record_in,
@@ -46,16 +46,23 @@ from ability_search.store.stored_collections import (
     collection_of,
 )
 from ability_search.store.values import (
+    MOST_RECORDS,
+    Add,
     Change,
     Columns,
     Committed,
     Count,
     Counted,
+    Key,
     Links,
     Page,
     Patch,
+    Put,
     Read,
+    Record,
     Records,
+    Require,
+    Scalar,
     of_collection,
     of_generation,
 )
@@ -77,7 +84,7 @@ class MemoryStore:
     ) -> None:
         self._now = now
         self._scan_below = scan_below
-        self._table: memory_records.Table = {}
+        self._table: Table = {}
         self._generations: dict[str, Generation] = {}
 
     def _generation(self, name: str) -> Generation:
@@ -94,7 +101,7 @@ class MemoryStore:
     # Records and generations
 
     async def commit(self, changes: Sequence[Change]) -> Committed:
-        self._table, committed = memory_records.changed(self._table, changes, self._now())
+        self._table, committed = changed(self._table, changes, self._now())
         return committed
 
     async def create_generation(self, collection: Collection) -> None:
@@ -115,7 +122,7 @@ class MemoryStore:
 
     def _answer(self, ask: Read | Count) -> Page | Counted:
         if isinstance(ask.of, Records):
-            return memory_records.record_page(self._table, ask, self._now())
+            return record_page(self._table, ask, self._now())
         assert ask.collection is not None
         generation = self._generation(ask.collection.type)
         current = self._collection(ask.collection.name) if ask.current else None
@@ -304,3 +311,136 @@ def _renew_stand_ins(
         for chunk in (generation.chunks[each] for each in copies):
             other = None if chunk.record.chunk_id == standing else standing
             chunk.record = replace(chunk.record, duplicate_of=other)
+
+
+Identity = tuple[str, str, Key]
+"""Kind, scope and key of a record."""
+Table = dict[Identity, Record]
+
+
+class _Refused(Exception):
+    """A condition of a change does not hold.
+
+    Args:
+        record: The record that is stored.
+    """
+
+    def __init__(self, record: Record | None = None) -> None:
+        super().__init__()
+        self.record = record
+
+
+def changed(table: Table, changes: Sequence[Change], now: int) -> tuple[Table, Committed]:
+    """Return the table after all changes, or as it is if one is refused; and the outcome."""
+    new = dict(table)
+    record: Record | None = None
+    for place, change in enumerate(changes):
+        try:
+            record = _changed(new, change, now)
+        except _Refused as exc:
+            return table, Committed(False, now, place, _copy(exc.record, now))
+    return new, Committed(True, now, record=_copy(record, now))
+
+
+def record_page(table: Table, ask: Read | Count, now: int) -> Page | Counted:
+    """Return a page of records, or their number."""
+    assert isinstance(ask.of, Records)
+    found = _selected(table, ask.of, now)
+    if isinstance(ask, Count):
+        return Counted({None: (len(found),)}, None, now)
+    by_time = ask.order == "updated_at"
+    items = sorted(found, key=lambda record: _position(ask.of, record))
+    if by_time:
+        items.sort(key=lambda record: record.updated_at, reverse=ask.descending)
+    if ask.after is not None:
+        items = [record for record in items if _position(ask.of, record) > tuple(ask.after)]
+    limit = ask.limit or MOST_RECORDS
+    page = [deepcopy(_seen(record, now)) for record in items[:limit]]
+    more = len(items) > limit and not by_time
+    return Page(page, _position(ask.of, page[-1]) if more else None, None, now)
+
+
+def _position(of: Any, record: Record) -> Key:
+    return record.key if of.scope is not None else (record.scope, *record.key)
+
+
+def _selected(table: Table, of: Records, now: int) -> list[Record]:
+    keys = None if of.keys is None else set(of.keys)
+    return [
+        record
+        for (kind, scope, key), record in table.items()
+        if of.kind in (None, kind)
+        and of.scope in (None, scope)
+        and (keys is None or key in keys)
+        and (not of.prefix or _begins(key, of.prefix))
+        and (of.until is None or key <= of.until)
+        and (of.expired is None or of.expired is _seen(record, now).expired)
+        and (of.before is None or record.updated_at < of.before)
+        and _has(record, of.where)
+    ]
+
+
+def _begins(key: Key, prefix: Key) -> bool:
+    return len(key) > len(prefix) and key[: len(prefix)] == prefix
+
+
+def _copy(record: Record | None, now: int) -> Record | None:
+    return None if record is None else deepcopy(_seen(record, now))
+
+
+def _seen(record: Record, now: int) -> Record:
+    return replace(record, expired=record.until is not None and record.until <= now)
+
+
+def _has(record: Record, fields: Mapping[str, Scalar | None]) -> bool:
+    return all(record.fields.get(name) == value for name, value in fields.items())
+
+
+def _changed(table: Table, change: Change, now: int) -> Record | None:
+    """Change the table; return the record of the change.
+
+    Raises:
+        _Refused: if a condition does not hold.
+    """
+    if isinstance(change, Put):
+        return _put(table, change, now)
+    if isinstance(change, Add):
+        old = table.get((change.kind, change.scope, change.key))
+        counts = {} if old is None else old.fields
+        sums = {name: counts.get(name, 0) + by for name, by in change.by.items()}
+        fields = {**change.fields, **sums}
+        return _put(table, Put(change.kind, change.scope, change.key, fields, merge=True), now)
+    found = _selected(table, change.of, now)
+    if isinstance(change, Require):
+        most = len(found) if change.at_most is None else change.at_most
+        if not change.at_least <= len(found) <= most:
+            raise _Refused
+        return None
+    if change.count not in (None, len(found)):
+        raise _Refused
+    for record in found:
+        del table[record.kind, record.scope, record.key]
+    return None
+
+
+def _put(table: Table, put: Put, now: int) -> Record:
+    identity = (put.kind, put.scope, put.key)
+    old = table.get(identity)
+    if put.revision not in (None, 0 if old is None else old.revision):
+        raise _Refused(old)
+    if put.where is not None and (old is None or not _has(old, put.where)):
+        raise _Refused(old)
+    known = old or Record(*identity, {})
+    until = known.until if put.lease == "keep" else None
+    if isinstance(put.lease, int):
+        until = now + put.lease
+    table[identity] = replace(
+        known,
+        fields={**(known.fields if put.merge else {}), **deepcopy(dict(put.fields))},
+        data=known.data if put.merge and put.data is None else put.data,
+        revision=known.revision + 1,
+        until=until,
+        created_at=now if old is None or put.fresh else known.created_at,
+        updated_at=now,
+    )
+    return table[identity]

@@ -151,13 +151,16 @@ def _joined(parts: Sequence[Filter]) -> list[Filter]:
 
     Those of sources are joined only if they use the same part of the index.
     """
-    joined: dict[object, list[Filter]] = {}
+    joined: dict[object, Filter] = {}
     for part in _alternatives(parts):
-        key: object = part
         if isinstance(part, Pattern):
             key = part.field, part.prefix if part.field.name == "source" else ""
-        joined.setdefault(key, []).append(part)
-    return [_one_of_patterns(same) for same in joined.values()]
+            known = joined.get(key)
+            others = f"{known.regex}|" if isinstance(known, Pattern) else ""
+            joined[key] = replace(part, regex=f"{others}(?:{part.regex})")
+        else:
+            joined[part] = part
+    return list(joined.values())
 
 
 def _alternatives(parts: Sequence[Filter]) -> Iterator[Filter]:
@@ -166,14 +169,6 @@ def _alternatives(parts: Sequence[Filter]) -> Iterator[Filter]:
             yield from _alternatives(part.parts)
         else:
             yield part
-
-
-def _one_of_patterns(same: Sequence[Filter]) -> Filter:
-    first = same[0]
-    if len(same) == 1 or not isinstance(first, Pattern):
-        return first
-    regexes = [part.regex for part in same if isinstance(part, Pattern)]
-    return replace(first, regex="|".join(f"(?:{regex})" for regex in regexes))
 
 
 def _after_prefix(prefix: str) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
 
@@ -123,7 +123,7 @@ def _step(run: tuple[Any, ...], changes: Sequence[Any], place: int, params: Para
     if isinstance(change, Put) and change.conditional:
         return _conditional(change, place, params)
     rows = params.bind([_row(each) for each in changes])
-    written = _assigned(change, params, "$row.{}".format)
+    written = _assigned(change, params)
     kind = params.bind(change.kind)
     return (
         f"FOREACH ($row IN {rows}) {{ UPDATE {type_of(change.kind)} SET {written}"
@@ -138,17 +138,12 @@ def _unlike(require: Require, number: str) -> str:
 
 def _conditional(put: Put, place: int, params: Parameters) -> str:
     table, where = type_of(put.kind), _identity(put, params)
-    row = _row(put)
-
-    def value(name: str) -> str:
-        top, _, field = name.partition(".")
-        return params.bind(row[top][field] if field else row[top])
-
+    row = f"LET row = {params.bind(_row(put))};"
     refusal = _refusal(place, f"SELECT FROM {table} WHERE {where}")
-    written = _assigned(put, params, value)
+    written = _assigned(put, params)
     if put.revision == 0:
         return (
-            f"LET u{place} = SELECT FROM {table} WHERE {where};"
+            f"{row} LET u{place} = SELECT FROM {table} WHERE {where};"
             f" IF ($u{place}.size() > 0) {refusal} UPDATE {table} SET {written}"
             f" UPSERT WHERE {where};"
         )
@@ -156,7 +151,7 @@ def _conditional(put: Put, place: int, params: Parameters) -> str:
     if put.revision is not None:
         conditions.append(f"revision = {put.revision:d}")
     return (
-        f"LET u{place} = UPDATE {table} SET {written} WHERE {' AND '.join(conditions)};"
+        f"{row} LET u{place} = UPDATE {table} SET {written} WHERE {' AND '.join(conditions)};"
         f" IF ($u{place}[0].count = 0) {refusal}"
     )
 
@@ -183,8 +178,8 @@ def _row(change: Put | Add) -> dict[str, Any]:
     return row | {"data": None if data is None else base64.b64encode(data).decode("ascii")}
 
 
-def _assigned(change: Put | Add, params: Parameters, value: Callable[[str], str]) -> str:
-    """Return the assignments of an UPDATE; ``value`` returns the SQL of a part of the row."""
+def _assigned(change: Put | Add, params: Parameters) -> str:
+    """Return the assignments of an UPDATE from ``$row``."""
     now = "$clock[0].ms"
     written = ["revision = ifnull(revision, 0) + 1", f"updatedAt = {now}"]
     if isinstance(change, Put) and change.fresh:
@@ -192,18 +187,17 @@ def _assigned(change: Put | Add, params: Parameters, value: Callable[[str], str]
     else:
         written.append(f"createdAt = ifnull(createdAt, {now})")
     if isinstance(change, Put) and not change.merge:
-        written.append(f"fields = {value('fields')}")
+        written.append("fields = $row.fields")
     else:
         written.append("fields = ifnull(fields, {})")
-        written += [f"fields.{name} = {value(f'fields.{name}')}" for name in change.fields]
+        written += [f"fields.{name} = $row.fields.{name}" for name in change.fields]
     if isinstance(change, Add):
         written += [
-            f"fields.{name} = ifnull(fields.{name}, 0) + {value(f'added.{name}')}"
-            for name in change.by
+            f"fields.{name} = ifnull(fields.{name}, 0) + $row.added.{name}" for name in change.by
         ]
         return ", ".join(written)
     if change.data is not None or not change.merge:
-        written.append(f"data = {value('data')}")
+        written.append("data = $row.data")
     if change.lease is None:
         written.append("until = null")
     elif isinstance(change.lease, int):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import MISSING, asdict, fields
+from dataclasses import MISSING, fields
 from functools import cache
 from typing import Any
 
@@ -109,11 +109,6 @@ def source_record(row: Row) -> SourceRecord:
     """Convert a whole row of a source."""
     fields = {"tokens_min": None, "tokens_max": None, **_fields(row, SOURCE_COLUMNS)}
     return SourceRecord(**fields)
-
-
-def link_row(link: SourceLink) -> dict[str, Any]:
-    """Return the row of a link to store."""
-    return asdict(link)
 
 
 def link(row: Row) -> SourceLink:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ability_search.collection import Collection
@@ -23,7 +23,6 @@ from ability_search.store.arcadedb.rows import (
     SPARE,
     STORED_COLUMNS,
     chunk_row,
-    link_row,
     source_row,
 )
 from ability_search.store.records import ChunkRecord, Replacement
@@ -254,7 +253,7 @@ def _parameters(
         "stagedRows": chunks.staged_count + kinds.staged_count,
         "aspectCount": kinds.count,
         "records": [source_row(record) for record in replacement.records],
-        "links": [link_row(link) for link in replacement.links],
+        "links": list(map(asdict, replacement.links)),
         "linkCount": len(replacement.links),
         "terms": of_generation(collection.type),
         "added": None if statistics is None else base64.b64encode(statistics).decode("ascii"),
