@@ -73,7 +73,7 @@ def application(handlers: Handlers, *, host: str, added: Sequence[AddedRoutes]) 
         added: Routes of extensions.
     """
     settings = handlers.settings
-    states = {item.name: each.state for each in added for item in each.operations}
+    states = {item.id: each.state for each in added for item in each.operations}
     described = operations()
     public = frozenset(item.path for item in described if item.public)
     app = Starlette(
@@ -81,7 +81,7 @@ def application(handlers: Handlers, *, host: str, added: Sequence[AddedRoutes]) 
             *(
                 Route(
                     each.path,
-                    _endpoint(each, states.get(each.name, handlers)),
+                    _endpoint(each, states.get(each.id, handlers)),
                     methods=[each.method],
                 )
                 for each in described
