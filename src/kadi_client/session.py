@@ -14,15 +14,7 @@ from typing import Any, NoReturn
 
 from websockets.exceptions import ConnectionClosed
 
-from kadi_client.errors import (
-    METHOD_NOT_FOUND,
-    AuthenticationError,
-    FrameTooLarge,
-    KadiError,
-    NotConnected,
-    ProtocolError,
-    RemoteError,
-)
+from kadi_client import errors
 from kadi_client.identity import Identity
 from kadi_client.messages import NULL, Frame, Raw, decode_frame, notification, request
 from kadi_client.params import (
@@ -206,7 +198,7 @@ class Session(Caller):
         async def open_and_beat() -> None:
             try:
                 await self.shake_hands(tools)
-            except (KadiError, *NOT_JSON) as exc:
+            except (errors.KadiError, *NOT_JSON) as exc:
                 self._refused = exc
             else:
                 on_ready()
@@ -222,7 +214,7 @@ class Session(Caller):
             if self._refused is not None:
                 raise self._refused from None
             self.lose(f"the connection to the broker was lost: {exc}")
-            raise NotConnected(self._lost) from exc
+            raise errors.NotConnected(self._lost) from exc
         finally:
             self.lose("the connection to the broker was closed")
             for task in tasks:
@@ -237,7 +229,7 @@ class Session(Caller):
         if self._on_lost is not None:
             self._on_lost()
         for waiter in self._waiters.values():
-            _fail(waiter, NotConnected(reason))
+            _fail(waiter, errors.NotConnected(reason))
 
     async def shake_hands(self, tools: Sequence[Tool]) -> None:
         """Say hello, authenticate and register.
@@ -261,13 +253,13 @@ class Session(Caller):
         }
         try:
             authenticated = await self._ask("kadi.session.authenticate", proof)
-        except RemoteError as exc:
-            raise AuthenticationError(str(exc)) from exc
+        except errors.RemoteError as exc:
+            raise errors.AuthenticationError(str(exc)) from exc
         self.agent_id = read(authenticated, Authenticated).agent_id or self.agent_id
         registration = self.registration(tools)
         try:
             warn_of_dropped_networks(await self._ask("kadi.agent.register", registration))
-        except RemoteError:
+        except errors.RemoteError:
             if tools:
                 raise
             logger.warning("the broker refused a registration without tools; continuing without")
@@ -351,7 +343,7 @@ class Session(Caller):
         key = self.post(method, params)
         waiter = self._waiters[key] = asyncio.get_running_loop().create_future()
         if self._lost is not None:
-            _fail(waiter, NotConnected(self._lost))
+            _fail(waiter, errors.NotConnected(self._lost))
         return key
 
     def post(self, method: str, params: Any) -> int:
@@ -412,7 +404,7 @@ class Session(Caller):
             FrameTooLarge: if it is over the limit.
         """
         if len(frame) > self.max_message_bytes:
-            raise FrameTooLarge(len(frame), self.max_message_bytes)
+            raise errors.FrameTooLarge(len(frame), self.max_message_bytes)
         self._outgoing.append(frame)
         self.socket.send_at_once(self._next_to_send)
         if self._outgoing:
@@ -457,7 +449,7 @@ class Session(Caller):
         self._last_heard = now
         try:
             frame = decode_frame(text)
-        except ProtocolError as exc:
+        except errors.ProtocolError as exc:
             logger.warning("frame of %d bytes refused: %s", len(text), exc)
             self.fail(None, str(exc), code=exc.code)
             return None
@@ -466,7 +458,7 @@ class Session(Caller):
             return None
         try:
             return self._on_method(frame)
-        except ProtocolError as exc:
+        except errors.ProtocolError as exc:
             logger.warning("%s refused: %s", frame.method, exc)
             if frame.has_id:
                 self.fail(frame.id, str(exc), code=exc.code)
@@ -491,7 +483,9 @@ class Session(Caller):
                 received = read(frame.params, Event)
             case _:
                 if frame.has_id:
-                    self.fail(frame.id, f"unknown method: {frame.method}", code=METHOD_NOT_FOUND)
+                    self.fail(
+                        frame.id, f"unknown method: {frame.method}", code=errors.METHOD_NOT_FOUND
+                    )
                 return None
         if frame.has_id:
             self.respond(frame.id, result)
@@ -508,7 +502,7 @@ class Session(Caller):
                 result, error = outcome.result, error_in(outcome.error)
         self._conclude(key, result, error)
 
-    def _conclude(self, key: int, result: Raw, error: RemoteError | None) -> None:
+    def _conclude(self, key: int, result: Raw, error: errors.RemoteError | None) -> None:
         self._calls.end(key)
         waiter = self._waiters.get(key)
         if waiter is None:
@@ -524,7 +518,7 @@ def warn_of_dropped_networks(registered: Raw) -> None:
     """Log the networks that the broker names in its answer to a registration."""
     try:
         dropped = read(registered, Registered).dropped_networks
-    except ProtocolError:
+    except errors.ProtocolError:
         return
     if isinstance(dropped, list) and dropped:
         logger.warning(

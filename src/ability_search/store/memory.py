@@ -14,9 +14,9 @@ from typing import Any
 
 from ability_search.collection import Collection
 from ability_search.errors import GenerationGone
+from ability_search.store import records
 from ability_search.store.memory_tables import (
     Generation,
-    Scored,
     StoredChunk,
     chosen,
     find,
@@ -26,16 +26,6 @@ from ability_search.store.memory_tables import (
     row_of,
     source_copy,
     vector_key,
-)
-from ability_search.store.records import (
-    Ahead,
-    ChunkRecord,
-    Hops,
-    Replaced,
-    Replacement,
-    Search,
-    Searched,
-    strongest,
 )
 from ability_search.store.stand_ins import Represented, moved
 from ability_search.store.statistics_cache import TermStatisticsEntry, put_entry
@@ -131,35 +121,32 @@ class MemoryStore:
         if isinstance(ask.of, Links):
             ends = set(ask.of.sources)
             links = [each for each in generation.links if ends & {each.source, each.target}]
-            return Page(strongest(links, ask.limit or len(links)), None, current)
+            return Page(records.strongest(links, ask.limit or len(links)), None, current)
         return replace(_page(generation, ask), current=current)
 
     async def search(
         self,
         collection: Collection,
-        searches: Sequence[Search],
+        searches: Sequence[records.Search],
         columns: Columns,
         *,
-        ahead: Ahead | None = None,
+        ahead: records.Ahead | None = None,
         consistent: bool = True,
-    ) -> Searched:
+    ) -> records.Searched:
         generation = self._generation(collection.type)
-        found: dict[str, Scored] = {}
-        hops: dict[str, Hops] = {}
-        for search in searches:
-            found[search.name], links = find(generation, search)
-            hops |= {} if links is None else {search.name: links}
+        found = {each.name: find(generation, each) for each in searches}
         rows = {
-            search.name: [
-                row_of(chunk, score, columns, by=search.by) for chunk, score in found[search.name]
-            ]
-            for search in searches
+            each.name: [row_of(chunk, n, columns, by=each.by) for chunk, n in found[each.name][0]]
+            for each in searches
         }
-        return Searched(self._collection(collection.name), rows, hops)
+        hops = {name: links for name, (_, links) in found.items() if links is not None}
+        return records.Searched(self._collection(collection.name), rows, hops)
 
     # Documents
 
-    async def replace(self, collection: Collection, replacement: Replacement) -> Replaced | None:
+    async def replace(
+        self, collection: Collection, replacement: records.Replacement
+    ) -> records.Replaced | None:
         record = self._collection(collection.name)
         if record is None or record.type != collection.type:
             return None
@@ -197,7 +184,7 @@ class MemoryStore:
         await self.commit(
             [change_collection(record, collection_fields(new)), put_entry(record.type, entry)]
         )
-        return Replaced(
+        return records.Replaced(
             collection=new,
             deleted=sum(each.chunks for each in old),
             inserted=len(inserted),
@@ -290,7 +277,7 @@ def _renew_stand_ins(
     generation: Generation, gone: Sequence[StoredChunk], replaced: Container[str]
 ) -> None:
     """Give the duplicates of chunks that are gone another stand-in, or index the first of them."""
-    new: list[ChunkRecord] = []
+    new: list[records.ChunkRecord] = []
     left: dict[str, list[StoredChunk]] = {}
     for chunk in sorted(generation.chunks.values(), key=name_of):
         if chunk.record.source in replaced:

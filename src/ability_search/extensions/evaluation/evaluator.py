@@ -38,17 +38,9 @@ from ability_search.client.tool_client import (
 )
 from ability_search.errors import SearchError, first_failure
 from ability_search.extensions.cli.local_files import collection_name, list_sources
+from ability_search.extensions.evaluation import runs
 from ability_search.extensions.evaluation.evaluation_options import EvaluationOptions, Mode
 from ability_search.extensions.evaluation.judged_sets import Dataset, JudgedQuery, Qrels
-from ability_search.extensions.evaluation.runs import (
-    METRICS,
-    EvaluationRun,
-    Indexing,
-    Latency,
-    ModeRun,
-    Outcome,
-    means,
-)
 from ability_search.index.preparation import LAYOUT
 
 CUTOFFS = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 200, 300, 500, 700, 1000)
@@ -61,7 +53,7 @@ Rankings = Mapping[str, Sequence[str]]
 """Query -> its documents, best first, without duplicates."""
 
 
-def measured(dataset: Dataset, outcomes: Mapping[str, Outcome], *, limit: int) -> ModeRun:
+def measured(dataset: Dataset, outcomes: Mapping[str, runs.Outcome], *, limit: int) -> runs.ModeRun:
     """Return the run of a mode; the metrics of its outcomes are set.
 
     Args:
@@ -75,10 +67,10 @@ def measured(dataset: Dataset, outcomes: Mapping[str, Outcome], *, limit: int) -
         answered[id].metrics = metrics
     times = [outcome.milliseconds for outcome in outcomes.values()]
     median, p95 = np.percentile(times, [50, 95]).tolist()
-    return ModeRun(
-        metrics=means(answered),
+    return runs.ModeRun(
+        metrics=runs.means(answered),
         recall_curve=recall_curve(dataset.qrels, rankings, limit=limit),
-        milliseconds=Latency(median=round(median, 2), p95=round(p95, 2)),
+        milliseconds=runs.Latency(median=round(median, 2), p95=round(p95, 2)),
         queries=answered,
         negatives={query.id: outcomes[query.id] for query in dataset.negatives},
     )
@@ -93,7 +85,7 @@ def per_query(qrels: Qrels, rankings: Rankings, *, limit: int) -> dict[str, dict
         limit: Length of the rankings; metrics with a larger cutoff are omitted.
     """
     measures = {}
-    for name in METRICS:
+    for name in runs.METRICS:
         kind, _, cutoff = name.partition("@")
         if int(cutoff) <= limit:
             measures[_MEASURES[kind] @ int(cutoff)] = name
@@ -136,7 +128,7 @@ async def evaluate(
     options: EvaluationOptions,
     recipe: Mapping[str, Any],
     progress: ShowProgress,
-) -> EvaluationRun:
+) -> runs.EvaluationRun:
     """Evaluate a set in every requested mode.
 
     Args:
@@ -171,7 +163,7 @@ async def evaluate(
                 advance,
             )
         modes[mode.value] = measured(dataset, outcomes, limit=options.limit)
-    return EvaluationRun(
+    return runs.EvaluationRun(
         name=options.name or slug,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         versions=_versions(),
@@ -230,7 +222,7 @@ async def index_missing(
     fields: Mapping[str, Any],
     options: EvaluationOptions,
     progress: ShowProgress,
-) -> Indexing:
+) -> runs.Indexing:
     """Index the documents that are not indexed yet, in batches of bounded size.
 
     Args:
@@ -254,7 +246,7 @@ async def index_missing(
             stored = set(await list_sources(call, collection))
     missing = (each for each in dataset.documents() if each["source"] not in stored)
     limits = client.settings.limits
-    result, done = Indexing(seconds=0.0, added=0, failed=[]), 0
+    result, done = runs.Indexing(seconds=0.0, added=0, failed=[]), 0
     with progress("indexing", len(dataset.sources - stored)) as advance:
         for batch in batches(
             missing,
@@ -279,13 +271,13 @@ async def index_missing(
 
 
 async def run_queries(
-    ask: Callable[[JudgedQuery], Awaitable[Outcome]],
+    ask: Callable[[JudgedQuery], Awaitable[runs.Outcome]],
     queries: Sequence[JudgedQuery],
     concurrency: int,
     advance: Advance,
-) -> dict[str, Outcome]:
+) -> dict[str, runs.Outcome]:
     """Return the outcome of each query by its id; raise the first failure unchanged."""
-    outcomes: dict[str, Outcome] = {}
+    outcomes: dict[str, runs.Outcome] = {}
     waiting = iter(queries)
 
     async def work() -> None:
@@ -304,7 +296,7 @@ async def run_queries(
 
 async def run_query(
     call: Call, fields: Mapping[str, Any], query: JudgedQuery, *, limit: int
-) -> Outcome:
+) -> runs.Outcome:
     """Run one query, and rank documents by their best chunk.
 
     Args:
@@ -328,7 +320,7 @@ async def run_query(
     best: dict[str, float] = {}
     for hit in answer["results"]:
         best.setdefault(hit["source"], hit["score"])
-    return Outcome(
+    return runs.Outcome(
         text=query.text,
         category=query.category,
         documents=list(best),

@@ -11,20 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ability_search.filters import tree
 from ability_search.filters.facets import facet
-from ability_search.filters.tree import (
-    And,
-    Compare,
-    Exists,
-    Field,
-    Filter,
-    HasElement,
-    HasFacet,
-    Not,
-    OneOf,
-    Or,
-    Pattern,
-)
 from ability_search.store.arcadedb.core import Parameters
 
 _NUMBERS = "'INTEGER', 'LONG', 'DOUBLE', 'FLOAT', 'DECIMAL', 'SHORT', 'BYTE'"
@@ -37,7 +25,7 @@ _LAST_CHARACTER = 0x10FFFF
 _SAME: Mapping[str, str] = {}
 
 
-def to_sql(filter: Filter, params: Parameters, *, columns: Mapping[str, str] = _SAME) -> str:
+def to_sql(filter: tree.Filter, params: Parameters, *, columns: Mapping[str, str] = _SAME) -> str:
     """Translate a filter to the ``WHERE`` condition of a statement over one chunk type.
 
     The ``facets`` of its rows must be what :func:`ability_search.filters.facets.facets_of` returns
@@ -56,7 +44,7 @@ def to_sql(filter: Filter, params: Parameters, *, columns: Mapping[str, str] = _
         The predicate, safe to join by ``AND``; ``true`` for everything.
     """
     text = _Writer(params.bind, columns).write(filter)
-    return f"({text})" if isinstance(filter, Or) and len(filter.parts) > 1 else text
+    return f"({text})" if isinstance(filter, tree.Or) and len(filter.parts) > 1 else text
 
 
 @dataclass(slots=True)
@@ -65,35 +53,35 @@ class _Writer:
     columns: Mapping[str, str]
     bound_keys: dict[str, str] = field(default_factory=dict)
 
-    def write(self, filter: Filter) -> str:
+    def write(self, filter: tree.Filter) -> str:
         match filter:
-            case And(parts):
+            case tree.And(parts):
                 return " AND ".join(map(self._inner, parts)) or "true"
-            case Or(parts):
+            case tree.Or(parts):
                 return " OR ".join(map(self._inner, _joined(parts))) or "false"
-            case Not(part):
+            case tree.Not(part):
                 return f"NOT ({self.write(part)})"
-            case Exists(where):
+            case tree.Exists(where):
                 return self._there(where)
-            case OneOf():
+            case tree.OneOf():
                 return self._one_of(filter)
-            case HasElement(where, value):
+            case tree.HasElement(where, value):
                 wanted = self.bind(facet(where.path, value))
                 return self._typed(where, _IS_NO_SCALAR, f"facets CONTAINS {wanted}")
-            case HasFacet(facets):
+            case tree.HasFacet(facets):
                 return f"facets CONTAINSANY {self.bind(list(facets))}"
-            case Compare(where, order, value):
+            case tree.Compare(where, order, value):
                 types = _IS_STRING if isinstance(value, str) else _IS_NUMBER
                 comparison = f"{self._column(where)} {order} {self.bind(value)}"
                 return self._typed(where, types, comparison)
             case _:
                 return self._pattern(filter)
 
-    def _inner(self, part: Filter) -> str:
+    def _inner(self, part: tree.Filter) -> str:
         text = self.write(part)
-        return f"({text})" if isinstance(part, And | Or) and len(part.parts) > 1 else text
+        return f"({text})" if isinstance(part, tree.And | tree.Or) and len(part.parts) > 1 else text
 
-    def _one_of(self, condition: OneOf) -> str:
+    def _one_of(self, condition: tree.OneOf) -> str:
         where, values = condition.field, condition.values
         if not where.path:
             column = self._column(where)
@@ -106,7 +94,7 @@ class _Writer:
             return f"facets CONTAINS {self.bind(facets[0])}"
         return f"facets CONTAINSANY {self.bind(facets)}"
 
-    def _pattern(self, condition: Pattern) -> str:
+    def _pattern(self, condition: tree.Pattern) -> str:
         where, column = condition.field, self._column(condition.field)
         matching = f"{column} MATCHES {self.bind(condition.regex)}"
         if where.name == "source" and condition.prefix:
@@ -118,25 +106,25 @@ class _Writer:
         after = _after_prefix(prefix)
         return lower if after is None else f"{lower} AND {column} < {self.bind(after)}"
 
-    def _typed(self, where: Field, types: str, condition: str) -> str:
+    def _typed(self, where: tree.Field, types: str, condition: str) -> str:
         """Guard a condition with tests of the field's existence and, in metadata, its type."""
         guard = self._there(where)
         if where.path:
             guard += f" AND {self._column(where)}.type() {types}"
         return f"{guard} AND {condition}"
 
-    def _there(self, where: Field) -> str:
+    def _there(self, where: tree.Field) -> str:
         # The engine would look a key up in every element of a list; only maps may match here.
         maps = [
             f"{outer} IS NOT NULL AND {outer}.type() = 'MAP'"
             for outer in (
-                self._column(Field(where.name, where.path[:depth]))
+                self._column(tree.Field(where.name, where.path[:depth]))
                 for depth in range(1, len(where.path))
             )
         ]
         return " AND ".join([*maps, f"{self._column(where)} IS NOT NULL"])
 
-    def _column(self, where: Field) -> str:
+    def _column(self, where: tree.Field) -> str:
         column = self.columns.get(where.name, where.name)
         return column + "".join(f"[{self._bind_key(key)}]" for key in where.path)
 
@@ -146,26 +134,26 @@ class _Writer:
         return self.bound_keys[key]
 
 
-def _joined(parts: Sequence[Filter]) -> list[Filter]:
+def _joined(parts: Sequence[tree.Filter]) -> list[tree.Filter]:
     """Join alternative patterns of a field to one, which a row is matched with once.
 
     Those of sources are joined only if they use the same part of the index.
     """
-    joined: dict[object, Filter] = {}
+    joined: dict[object, tree.Filter] = {}
     for part in _alternatives(parts):
-        if isinstance(part, Pattern):
+        if isinstance(part, tree.Pattern):
             key = part.field, part.prefix if part.field.name == "source" else ""
             known = joined.get(key)
-            others = f"{known.regex}|" if isinstance(known, Pattern) else ""
+            others = f"{known.regex}|" if isinstance(known, tree.Pattern) else ""
             joined[key] = replace(part, regex=f"{others}(?:{part.regex})")
         else:
             joined[part] = part
     return list(joined.values())
 
 
-def _alternatives(parts: Sequence[Filter]) -> Iterator[Filter]:
+def _alternatives(parts: Sequence[tree.Filter]) -> Iterator[tree.Filter]:
     for part in parts:
-        if isinstance(part, Or):
+        if isinstance(part, tree.Or):
             yield from _alternatives(part.parts)
         else:
             yield part

@@ -16,6 +16,7 @@ from ability_search.bounded_batches import batches
 from ability_search.collection import Collection
 from ability_search.errors import DatabaseUnavailable, GenerationGone, StatementRefused
 from ability_search.ops.metrics.meter import UNMETERED, Meter
+from ability_search.store import records
 from ability_search.store.arcadedb import database_schema, write
 from ability_search.store.arcadedb.core import Scripts, Statement, kind_type
 from ability_search.store.arcadedb.database import generation_gone
@@ -23,15 +24,6 @@ from ability_search.store.arcadedb.index_search import IndexRequest, finds_all
 from ability_search.store.arcadedb.record_sql import RecordSql
 from ability_search.store.arcadedb.rows import collection_in
 from ability_search.store.arcadedb.search import SearchStatement, complete
-from ability_search.store.records import (
-    Ahead,
-    ChunkRecord,
-    Replaced,
-    Replacement,
-    Search,
-    Searched,
-    chunk_bytes,
-)
 from ability_search.store.stand_ins import Represented, moved
 from ability_search.store.stored_collections import change_collection, read_collection
 from ability_search.store.values import Columns, Patch
@@ -104,12 +96,12 @@ class ArcadeStore(RecordSql):
     async def search(
         self,
         collection: Collection,
-        searches: Sequence[Search],
+        searches: Sequence[records.Search],
         columns: Columns,
         *,
-        ahead: Ahead | None = None,
+        ahead: records.Ahead | None = None,
         consistent: bool = True,
-    ) -> Searched:
+    ) -> records.Searched:
         if finds_all(collection, searches, columns, scan_below=self._scan_below):
             request = IndexRequest(collection, searches, columns, ahead, beam=self._beam)
 
@@ -168,7 +160,9 @@ class ArcadeStore(RecordSql):
 
     # Replacement
 
-    async def replace(self, collection: Collection, replacement: Replacement) -> Replaced | None:
+    async def replace(
+        self, collection: Collection, replacement: records.Replacement
+    ) -> records.Replaced | None:
         chunks, kinds = await self._parts(replacement.chunks)
         if types := database_schema.create_parts(collection, replacement, kinds=kinds.count > 0):
             await self.write(types)
@@ -191,10 +185,10 @@ class ArcadeStore(RecordSql):
             raise StatementRefused("other", f"{inserted} of {stored} chunks were stored")
         changed = collection_in(answer["collection"])
         assert changed is not None
-        return Replaced(changed, answer["deleted"], inserted, answer["replaced"])
+        return records.Replaced(changed, answer["deleted"], inserted, answer["replaced"])
 
     async def _copies(
-        self, collection: Collection, replacement: Replacement
+        self, collection: Collection, replacement: records.Replacement
     ) -> Mapping[str, Sequence[str]]:
         """Return the duplicates of chunks that are replaced, by their next stand-in."""
         new = [each for own in replacement.chunks for each in own if each.of is None]
@@ -219,7 +213,7 @@ class ArcadeStore(RecordSql):
         return moved(groups, new)
 
     async def _parts(
-        self, per_source: Sequence[Sequence[ChunkRecord]]
+        self, per_source: Sequence[Sequence[records.ChunkRecord]]
     ) -> tuple[write.Stored, write.Stored]:
         """Return ordinary chunks and chunks of kinds; stage what does not fit in the statement."""
         chunks, kinds = write.Stored(), write.Stored()
@@ -235,10 +229,10 @@ class ArcadeStore(RecordSql):
                 stored.staged_count += len(own)
         return chunks, kinds
 
-    async def _stage(self, own: Sequence[ChunkRecord]) -> str:
+    async def _stage(self, own: Sequence[records.ChunkRecord]) -> str:
         """Stage the chunks of a source in messages of bounded size; return their token."""
         token = secrets.token_hex(8)
-        sized = batches(own, chunk_bytes, most=len(own), most_bytes=self._message_bytes)
+        sized = batches(own, records.chunk_bytes, most=len(own), most_bytes=self._message_bytes)
         for part in sized:
             await self.write(await _of_chunks(len(part), partial(write.stage, token, part)))
         return token
@@ -264,5 +258,5 @@ async def _of_chunks(number: int, compute: Callable[[], T]) -> T:
     return compute() if number <= _FEW else await asyncio.to_thread(compute)
 
 
-def _bytes(chunks: Sequence[ChunkRecord]) -> int:
-    return sum(map(chunk_bytes, chunks))
+def _bytes(chunks: Sequence[records.ChunkRecord]) -> int:
+    return sum(map(records.chunk_bytes, chunks))
