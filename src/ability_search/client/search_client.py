@@ -305,11 +305,7 @@ class SearchClient:
         )
 
     async def reindex(
-        self,
-        collection: str,
-        *,
-        progress: Advance | None = None,
-        **options: Unpack[ReindexOptions],
+        self, collection: str, *, progress: Advance | None = None, **options: Unpack[ReindexOptions]
     ) -> results.ReindexResult:
         """Chunk and embed a collection again from its stored texts.
 
@@ -321,11 +317,7 @@ class SearchClient:
         return await self._call(tool, returns, progress=progress, collection=collection, **options)
 
     async def delete(
-        self,
-        collection: str,
-        source: str | None = None,
-        *,
-        sources: Sequence[str] | None = None,
+        self, collection: str, source: str | None = None, *, sources: Sequence[str] | None = None
     ) -> results.DeleteResult:
         """Delete one source, several of them, or the whole collection.
 

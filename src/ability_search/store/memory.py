@@ -67,10 +67,7 @@ class MemoryStore:
     """
 
     def __init__(
-        self,
-        now: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
-        *,
-        scan_below: int = 1,
+        self, now: Callable[[], int] = lambda: time.time_ns() // 1_000_000, *, scan_below: int = 1
     ) -> None:
         self._now = now
         self._scan_below = scan_below

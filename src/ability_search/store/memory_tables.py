@@ -213,11 +213,7 @@ def product(record: ChunkRecord, terms: SparseVector) -> float | None:
 
 
 def row_of(
-    chunk: StoredChunk,
-    score: float,
-    columns: Columns,
-    *,
-    by: Sequence[float] | SparseVector,
+    chunk: StoredChunk, score: float, columns: Columns, *, by: Sequence[float] | SparseVector
 ) -> Row:
     """Return a chunk as a search result.
 

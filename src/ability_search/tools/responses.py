@@ -98,10 +98,7 @@ def summary(collection: Collection) -> results.CollectionSummary:
 
 
 def collection_info(
-    page: SourcePage,
-    jobs: Sequence[Job],
-    *,
-    scan_below: int,
+    page: SourcePage, jobs: Sequence[Job], *, scan_below: int
 ) -> results.CollectionInfoResult:
     """Return the result of search-collection-info; ``scan_below`` as for the search."""
     collection = page.collection

@@ -341,7 +341,7 @@ class Calls:
         if len(frame) > self.limits.max_message_bytes:
             call.fail(
                 f"the answer of {call.tool!r} results in a message of {len(frame)} bytes,"
-                f" more than the {self.limits.max_message_bytes} allowed",
+                f" more than the {self.limits.max_message_bytes} allowed"
             )
             return
         call.caller.send(frame)

@@ -30,18 +30,14 @@ ReplaceOption = Annotated[
 
 
 def with_artifacts(
-    broker: str | None,
-    work: Callable[[ArtifactService], Awaitable[T]],
-    *,
-    hidden: bool,
+    broker: str | None, work: Callable[[ArtifactService], Awaitable[T]], *, hidden: bool
 ) -> T:
     """Run ``work`` on artifacts as :func:`.with_services`; ``hidden`` hides the progress bars."""
     from ability_search.extensions.artifacts.artifact_service import ArtifactService, with_services
 
     progress = partial(report_bar, hidden=hidden)
     return with_services(
-        broker,
-        lambda services, _: work(ArtifactService(services, progress, output.warn)),
+        broker, lambda services, _: work(ArtifactService(services, progress, output.warn))
     )
 
 

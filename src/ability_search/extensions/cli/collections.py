@@ -178,8 +178,7 @@ def call(
     value = _read(tool_input)
     check_unicode(value)
     answer = with_client(
-        broker,
-        lambda client: client.connection.invoke(tool, value, timeout=timeout, check=False),
+        broker, lambda client: client.connection.invoke(tool, value, timeout=timeout, check=False)
     )
     output.print_json(answer)
     if isinstance(answer, dict) and answer.get("success") is False:

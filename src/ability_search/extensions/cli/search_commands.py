@@ -304,9 +304,7 @@ def print_hit(place: int, hit: Hit, *, stale: bool) -> None:
     out = output.stdout()
     where = output.plain(place_of(hit))
     title = output.plain(hit.breadcrumb or hit.title)
-    out.print(
-        f"[bold]{place}.[/bold] [green]{hit.score:.3f}[/green] [cyan]{where}[/cyan]  {title}",
-    )
+    out.print(f"[bold]{place}.[/bold] [green]{hit.score:.3f}[/green] [cyan]{where}[/cyan]  {title}")
     if hit.of:
         out.print(f"   of {output.plain(hit.of)}", soft_wrap=True)
     if stale:

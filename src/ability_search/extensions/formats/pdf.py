@@ -78,10 +78,7 @@ def read_pdf(_name: str, data: bytes, bounds: Bounds) -> Extracted:
 
 
 def _pages(
-    pdfium: Any,
-    document: Any,
-    bounds: foreign_files.ForeignReading,
-    unread: list[tuple[int, str]],
+    pdfium: Any, document: Any, bounds: foreign_files.ForeignReading, unread: list[tuple[int, str]]
 ) -> Iterator[str]:
     """Yield the text of each page; add the numbers of unreadable ones, with the reason."""
     room = bounds.text

@@ -80,9 +80,7 @@ def application(handlers: Handlers, *, host: str, added: Sequence[AddedRoutes]) 
         routes=[
             *(
                 Route(
-                    each.path,
-                    _endpoint(each, states.get(each.id, handlers)),
-                    methods=[each.method],
+                    each.path, _endpoint(each, states.get(each.id, handlers)), methods=[each.method]
                 )
                 for each in described
             ),

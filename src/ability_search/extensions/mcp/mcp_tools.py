@@ -39,7 +39,7 @@ _DEFAULTS: Mapping[str, Mapping[str, Any]] = {
 }
 _USAGE: Mapping[str, str] = {
     "search-query": " Hits are references with a snippet and a uri, for search-read; with"
-    " maxResultTokens or expand they have their texts.",
+    " maxResultTokens or expand they have their texts."
 }
 _WITH_TEXTS = frozenset({"maxResultTokens", "expand"})
 """Parameters that make search-query return texts."""

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
+from ability_search.collection import Collection
 from ability_search.documents import instant
 from ability_search.extensions.notes.consolidation_report import Consolidation, Judge
 from ability_search.extensions.notes.graph_analysis import GraphAnalysis
+from ability_search.extensions.notes.graph_stages import strength
 from ability_search.extensions.notes.overview import CollectionGrowth, CollectionMap, TokenHistogram
-from ability_search.store.values import Page, Put, Read, Records, of_collection
+from ability_search.search.similar import start_chunk
+from ability_search.search.stage import Ports
+from ability_search.store.pages import read_all
+from ability_search.store.port import Store
+from ability_search.store.records import SourceLink
+from ability_search.store.values import Links, Page, Put, Read, Records, of_collection
 from ability_search.tools import requests
 from ability_search.tools.inputs import InCollection, JobId
 from ability_search.tools.tool_row import ToolRow
@@ -19,19 +27,6 @@ from ability_search.wire import Count, NonBlank, Result
 
 if TYPE_CHECKING:
     from ability_search.tools.calls import RunningCall, Services
-
-
-from collections import defaultdict
-from collections.abc import Callable, Iterable
-
-from ability_search.collection import Collection
-from ability_search.extensions.notes.graph_stages import strength
-from ability_search.search.similar import start_chunk
-from ability_search.search.stage import Ports
-from ability_search.store.pages import read_all
-from ability_search.store.port import Store
-from ability_search.store.records import SourceLink
-from ability_search.store.values import Links
 
 _LINKS = 1000
 """Links to read at once, the strongest first."""

@@ -334,14 +334,12 @@ class BrokerScripts:
             self._answered = True
             refused = refusal(str(exc))
             raise _too_large() if refused.reason == "too_large" else refused from exc
-        except RemoteError as exc:
+        except KadiError as exc:
             log.debug("%s failed: %s", tool, exc)
-            if _RESULT_TOO_LARGE.search(str(exc)):
+            if isinstance(exc, RemoteError) and _RESULT_TOO_LARGE.search(str(exc)):
                 raise _too_large() from exc
             if isinstance(exc, NoProvider):
                 self.pin.lost()
-            raise DatabaseUnavailable(no_answer(tool, exc)) from exc
-        except KadiError as exc:
             raise DatabaseUnavailable(no_answer(tool, exc)) from exc
         if not isinstance(answer, Mapping) or answer.get("success") is not True:
             raise DatabaseUnavailable(f"{tool} returned an answer that is not a result")

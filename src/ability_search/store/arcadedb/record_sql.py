@@ -45,18 +45,12 @@ class RecordSql(ReadSql):
     async def _holds(self, changes: Sequence[Change]) -> bool:
         """Return whether an attempt without an answer has made these changes."""
         kept = [change for change in changes if isinstance(change, Put | Delete)]
-        pages = await self.read([Read(_concerned(change), limit=1) for change in kept])
-        return all(
-            _is_made(change, page.items)
-            for change, page in zip(kept, pages, strict=True)
-            if isinstance(page, Page)
+        concerned = (
+            each.of if isinstance(each, Delete) else Records(each.kind, each.scope, keys=[each.key])
+            for each in kept
         )
-
-
-def _concerned(change: Put | Delete) -> Records:
-    if isinstance(change, Delete):
-        return change.of
-    return Records(change.kind, change.scope, keys=[change.key])
+        pages = await self.read([Read(of, limit=1) for of in concerned])
+        return all(map(_is_made, kept, (page.items for page in pages if isinstance(page, Page))))
 
 
 def _is_made(change: Put | Delete, stored: Sequence[Record]) -> bool:
@@ -75,10 +69,9 @@ def _committed(changes: Sequence[Change]) -> Statement:
     """
     params = Parameters()
     steps: list[str] = []
-    places = ((_run(change, place), place) for place, change in enumerate(changes))
-    for run, numbered in groupby(places, key=lambda pair: pair[0]):
-        first, *more = [place for _, place in numbered]
-        steps.append(_step(run, changes[first : first + 1 + len(more)], first, params))
+    for _, run in groupby(enumerate(changes), key=lambda numbered: _run(*numbered)):
+        places, alike = zip(*run, strict=True)
+        steps.append(_step(alike, places[0], params))
     last, record = changes[-1], "[]"
     if isinstance(last, Put | Add):
         steps.append(
@@ -92,7 +85,7 @@ def _committed(changes: Sequence[Change]) -> Statement:
     )
 
 
-def _run(change: Change, place: int) -> tuple[Any, ...]:
+def _run(place: int, change: Change) -> tuple[Any, ...]:
     """Return what is equal for successive changes that one loop can make."""
     if isinstance(change, Add):
         return Add, change.kind, tuple(change.by), tuple(change.fields)
@@ -103,7 +96,7 @@ def _run(change: Change, place: int) -> tuple[Any, ...]:
     return (place,)
 
 
-def _step(run: tuple[Any, ...], changes: Sequence[Any], place: int, params: Parameters) -> str:
+def _step(changes: Sequence[Any], place: int, params: Parameters) -> str:
     change: Change = changes[0]
     if isinstance(change, Delete):
         condition = condition_of(change.of, params)

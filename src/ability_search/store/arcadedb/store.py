@@ -199,17 +199,16 @@ class ArcadeStore(RecordSql):
         old = {row["chunkId"]: row.get("vectorKey") for row in found["old"]}
         firsts = {row["chunkId"]: row for row in found["firsts"]}
         rules = {row["source"]: row.get("dedupThreshold") for row in found["rules"]}
-        groups = []
-        for row in found["kept"]:
-            first = firsts.get(row["first"], {})
-            groups.append(
-                Represented(
-                    old[row["duplicateOf"]],
-                    [row["first"], *(each for each in row["copies"] if each != row["first"])],
-                    rules.get(first.get("source")),
-                    first.get("embedding"),
-                )
+        groups = [
+            Represented(
+                old[row["duplicateOf"]],
+                [row["first"], *(each for each in row["copies"] if each != row["first"])],
+                rules.get(first.get("source")),
+                first.get("embedding"),
             )
+            for row in found["kept"]
+            for first in [firsts.get(row["first"], {})]
+        ]
         return moved(groups, new)
 
     async def _parts(
