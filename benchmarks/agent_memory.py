@@ -24,7 +24,7 @@ import numpy as np
 
 from ability_search.client import SearchClient
 from ability_search.extensions.evaluation.comparison import paired
-from ability_search.extensions.evaluation.measurement import per_query
+from ability_search.extensions.evaluation.evaluator import per_query
 
 METRICS = ("nDCG@10", "Recall@10")
 WAYS = ("documents", "history")

@@ -38,8 +38,8 @@ import numpy as np
 
 from ability_search.extensions.answers.settings import Answers
 from ability_search.extensions.evaluation.comparison import Difference, Values, paired
+from ability_search.extensions.evaluation.evaluator import per_query
 from ability_search.extensions.evaluation.judged_sets import Dataset, JudgedQuery, read_dataset
-from ability_search.extensions.evaluation.measurement import per_query
 from ability_search.search.response import Hit
 from benchmarks.offline import HASHED, Ask, asking, indexed, offline_embedder
 

@@ -251,10 +251,7 @@ class Brokers(Invoker):
             member = await self._route(tool, target_agent, min(timeout, _LIST_SECONDS))
         try:
             return await member.connection.invoke_raw(
-                tool,
-                tool_input,
-                timeout=max(0.001, deadline - clock()),
-                target_agent=target_agent,
+                tool, tool_input, timeout=max(0.001, deadline - clock()), target_agent=target_agent
             )
         except (RemoteError, NotConnected):
             member.doubted = True  # perhaps its provider has left

@@ -11,16 +11,8 @@ from typing import Any, Protocol, Self, Unpack
 
 from opentelemetry.trace import SpanKind
 
+from kadi_client import errors
 from kadi_client.context import current
-from kadi_client.errors import (
-    METHOD_NOT_FOUND,
-    CallTimeout,
-    FrameTooLarge,
-    NoProvider,
-    ProtocolError,
-    RemoteError,
-    ToolError,
-)
 from kadi_client.identity import Identity
 from kadi_client.messages import Raw, decode
 from kadi_client.options import ConnectionOptions, Options
@@ -96,7 +88,7 @@ class Invoker(Protocol):
             await self.invoke_raw(tool, tool_input, timeout=timeout, target_agent=target_agent)
         )
         if check and isinstance(answer, dict) and answer.get("success") is False:
-            raise ToolError(tool, answer)
+            raise errors.ToolError(tool, answer)
         return answer
 
     async def invoke_raw(
@@ -209,7 +201,7 @@ class Connection(Reconnecting, Invoker):
         while True:
             try:
                 return await self._ask(tool, remaining, send)
-            except NoProvider:
+            except errors.NoProvider:
                 if clock() + _PROVIDER_PAUSE >= give_up:
                     raise
                 await asyncio.sleep(_PROVIDER_PAUSE)
@@ -251,14 +243,14 @@ class Connection(Reconnecting, Invoker):
             answer = decode(
                 await self._ask(method, timeout, lambda session, _: session.request(method, params))
             )
-        except RemoteError as exc:
-            if exc.code != METHOD_NOT_FOUND:
+        except errors.RemoteError as exc:
+            if exc.code != errors.METHOD_NOT_FOUND:
                 raise
             # Newer brokers may offer it as a tool only.
             answer = await self.invoke(method, params, timeout=timeout)
         tools = answer.get("tools") if isinstance(answer, dict) else None
         if not isinstance(tools, list):
-            raise ProtocolError("the broker's list of tools has no 'tools'")
+            raise errors.ProtocolError("the broker's list of tools has no 'tools'")
         return [tool for tool in tools if isinstance(tool, dict)]
 
     async def _ask(self, what: str, timeout: float, send: Callable[[Session, float], int]) -> Raw:
@@ -270,7 +262,7 @@ class Connection(Reconnecting, Invoker):
             key = send(session, max(0.001, deadline - clock()))
             return await session.answer_to(key, deadline)
         except TimeoutError as exc:
-            raise CallTimeout(what, timeout) from exc
+            raise errors.CallTimeout(what, timeout) from exc
 
     async def _ask_each(
         self, method: str, timeout: float, params_of: Callable[[Session], Sequence[Any]]
@@ -285,7 +277,7 @@ class Connection(Reconnecting, Invoker):
                 if isinstance(outcome, BaseException):
                     raise outcome
         except TimeoutError as exc:
-            raise CallTimeout(method, timeout) from exc
+            raise errors.CallTimeout(method, timeout) from exc
 
     # Serving
 
@@ -422,7 +414,7 @@ class Connection(Reconnecting, Invoker):
             self._registered = self._provider.tools
             try:
                 session.post("kadi.agent.register", session.registration(self._registered))
-            except FrameTooLarge as exc:
+            except errors.FrameTooLarge as exc:
                 logger.error("the new tools cannot be registered: %s", exc)
         wanted: defaultdict[str | None, dict[str, None]] = defaultdict(dict)
         for subscription in self._subscriptions:

@@ -12,7 +12,7 @@ from typing import Any
 
 from opentelemetry.trace import SpanKind
 
-from kadi_client import tracing
+from kadi_client import messages, tracing
 from kadi_client.context import handling
 from kadi_client.errors import (
     INVALID_PARAMS,
@@ -20,15 +20,6 @@ from kadi_client.errors import (
     SERVER_ERROR,
     FrameTooLarge,
     ProtocolError,
-)
-from kadi_client.messages import (
-    Raw,
-    decode,
-    encode,
-    error_response,
-    has_more_values,
-    response,
-    short_text,
 )
 from kadi_client.params import Invocation
 from kadi_client.slots import FairSlots, Full
@@ -90,19 +81,19 @@ class Caller(ABC):
     def send_event(self, channel: str, data: Any) -> None:
         """Send an event without waiting; raises as :meth:`respond` does."""
 
-    def respond(self, id_: Raw, result: Any) -> None:
+    def respond(self, id_: messages.Raw, result: Any) -> None:
         """Send the result of a request without waiting.
 
         Raises:
             FrameTooLarge: if the result exceeds the message limit.
             TypeError, ValueError, OverflowError, RecursionError: if it is not JSON.
         """
-        self.send(response(id_, result))
+        self.send(messages.response(id_, result))
 
-    def fail(self, id_: Raw | None, message: str, *, code: int = SERVER_ERROR) -> None:
+    def fail(self, id_: messages.Raw | None, message: str, *, code: int = SERVER_ERROR) -> None:
         """Send the error of a request without waiting; an overlong text is truncated."""
         try:
-            self.send(error_response(id_, short_text(message), code=code))
+            self.send(messages.error_response(id_, messages.short_text(message), code=code))
         except FrameTooLarge as exc:
             logger.warning("error response of %d bytes dropped", exc.size)
 
@@ -168,7 +159,7 @@ class _Call:
     def fail(self, message: str, *, code: int = SERVER_ERROR) -> None:
         """Send an error."""
         if self.origin.protocol == _MCP:
-            content = [{"type": "text", "text": short_text(message)}]
+            content = [{"type": "text", "text": messages.short_text(message)}]
             with suppress(FrameTooLarge):
                 result = {"content": content, "isError": True}
                 return self.caller.respond(self.invocation.id, result)
@@ -372,11 +363,11 @@ def _given(
 ) -> tuple[dict[str, Any] | _Refused, dict[str, Any]]:
     """Return the input, or why it is unusable, and the routing hints."""
     most = None if tool is None else tool.max_values
-    if most is not None and has_more_values(bytes(invocation.input), most):
+    if most is not None and messages.has_more_values(bytes(invocation.input), most):
         text = f"toolInput: more than {most} objects and arrays in one call: send less at a time"
         return _Refused(text, code=INVALID_PARAMS), {}
     try:
-        return without_routing(decode(invocation.input))
+        return without_routing(messages.decode(invocation.input))
     except ProtocolError as exc:
         return _Refused(f"toolInput: {exc}", code=exc.code), {}
     except TypeError as exc:
@@ -399,12 +390,12 @@ def _call_result(result: Any, *, structured: bool) -> Mapping[str, Any]:
         structured: Also return an object as ``structuredContent``, as MCP requires of tools with
             an output schema.
     """
-    value = decode(result) if isinstance(result, Raw) else result
+    value = messages.decode(result) if isinstance(result, messages.Raw) else result
     if isinstance(value, Mapping) and _is_call_result(value):
         return value
     failed = isinstance(value, Mapping) and value.get("success") is False
     shaped: dict[str, Any] = {
-        "content": [{"type": "text", "text": encode(result).decode()}],
+        "content": [{"type": "text", "text": messages.encode(result).decode()}],
         "isError": failed,
     }
     if structured and isinstance(value, Mapping) and not failed:

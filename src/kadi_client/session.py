@@ -14,16 +14,7 @@ from typing import Any, NoReturn
 
 from websockets.exceptions import ConnectionClosed
 
-from kadi_client.correlation import OpenCalls
-from kadi_client.errors import (
-    METHOD_NOT_FOUND,
-    AuthenticationError,
-    FrameTooLarge,
-    KadiError,
-    NotConnected,
-    ProtocolError,
-    RemoteError,
-)
+from kadi_client import errors
 from kadi_client.identity import Identity
 from kadi_client.messages import NULL, Frame, Raw, decode_frame, notification, request
 from kadi_client.params import (
@@ -45,6 +36,91 @@ from kadi_client.provider import NOT_JSON, Caller
 from kadi_client.sockets import ClientSocket
 from kadi_client.subscriptions import Event
 from kadi_client.tools import REQUIRE_AGENT, Tool, with_hints
+
+
+class OpenCalls:
+    """Calls waiting for their outcome, by key and by request id.
+
+    The caller chooses the request id. A broker may acknowledge a call under an id of its own; an
+    outcome that overtakes the acknowledgement is kept while an acknowledgement is outstanding, up
+    to ``max_bytes`` in total: then the oldest is dropped.
+    """
+
+    def __init__(self, *, max_bytes: int) -> None:
+        self._unacknowledged: set[int] = set()
+        self._key_of: dict[str, int] = {}
+        self._request_of: dict[int, str] = {}
+        self._max_bytes = max_bytes
+        self._early: dict[str, AbilityResponse] = {}
+        self._early_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._request_of)
+
+    def __contains__(self, key: int) -> bool:
+        return key in self._request_of
+
+    def start(self, key: int, request_id: str) -> None:
+        """Add a call with its request id."""
+        self._unacknowledged.add(key)
+        self._key_of[request_id] = key
+        self._request_of[key] = request_id
+
+    def acknowledge(self, key: int, request_id: str) -> AbilityResponse | None:
+        """Record the request id under which the broker acknowledges a call.
+
+        Returns:
+            The outcome of the call if it arrived earlier.
+        """
+        outcome = self._drop(request_id)
+        self._forget(key)
+        self._key_of[request_id] = key
+        self._request_of[key] = request_id
+        self._settle(key)
+        return outcome
+
+    def key_of(self, outcome: AbilityResponse) -> int | None:
+        """Return the key of the call with this outcome; ``None`` if it is unknown for now."""
+        request_id = str(outcome.request_id)
+        key = self._key_of.get(request_id)
+        # Only an unacknowledged call can claim it later; if there is none, the answer is late.
+        if key is None and self._unacknowledged:
+            self._drop(request_id)
+            self._early[request_id] = outcome
+            self._early_bytes += _size(outcome)
+            while self._early_bytes > self._max_bytes:
+                self._drop(next(iter(self._early)))
+        return key
+
+    def end(self, key: int) -> str | None:
+        """End a call and return its request id; ``None`` if the call is unknown."""
+        self._settle(key)
+        self._forget(key)
+        return self._request_of.pop(key, None)
+
+    def _forget(self, key: int) -> None:
+        """Forget the request id of a call, unless another call has been acknowledged under it."""
+        request_id = self._request_of.get(key, "")
+        if self._key_of.get(request_id) == key:
+            del self._key_of[request_id]
+
+    def _settle(self, key: int) -> None:
+        self._unacknowledged.discard(key)
+        if not self._unacknowledged:
+            self._early.clear()
+            self._early_bytes = 0
+
+    def _drop(self, request_id: str) -> AbilityResponse | None:
+        outcome = self._early.pop(request_id, None)
+        if outcome is not None:
+            self._early_bytes -= _size(outcome)
+        return outcome
+
+
+def _size(outcome: AbilityResponse) -> int:
+    """Return the bytes of an outcome, with some for the objects that hold it."""
+    return len(outcome.result) + len(outcome.error) + 256
+
 
 logger = logging.getLogger(__name__)
 
@@ -122,7 +198,7 @@ class Session(Caller):
         async def open_and_beat() -> None:
             try:
                 await self.shake_hands(tools)
-            except (KadiError, *NOT_JSON) as exc:
+            except (errors.KadiError, *NOT_JSON) as exc:
                 self._refused = exc
             else:
                 on_ready()
@@ -138,7 +214,7 @@ class Session(Caller):
             if self._refused is not None:
                 raise self._refused from None
             self.lose(f"the connection to the broker was lost: {exc}")
-            raise NotConnected(self._lost) from exc
+            raise errors.NotConnected(self._lost) from exc
         finally:
             self.lose("the connection to the broker was closed")
             for task in tasks:
@@ -153,7 +229,7 @@ class Session(Caller):
         if self._on_lost is not None:
             self._on_lost()
         for waiter in self._waiters.values():
-            _fail(waiter, NotConnected(reason))
+            _fail(waiter, errors.NotConnected(reason))
 
     async def shake_hands(self, tools: Sequence[Tool]) -> None:
         """Say hello, authenticate and register.
@@ -177,13 +253,13 @@ class Session(Caller):
         }
         try:
             authenticated = await self._ask("kadi.session.authenticate", proof)
-        except RemoteError as exc:
-            raise AuthenticationError(str(exc)) from exc
+        except errors.RemoteError as exc:
+            raise errors.AuthenticationError(str(exc)) from exc
         self.agent_id = read(authenticated, Authenticated).agent_id or self.agent_id
         registration = self.registration(tools)
         try:
             warn_of_dropped_networks(await self._ask("kadi.agent.register", registration))
-        except RemoteError:
+        except errors.RemoteError:
             if tools:
                 raise
             logger.warning("the broker refused a registration without tools; continuing without")
@@ -267,7 +343,7 @@ class Session(Caller):
         key = self.post(method, params)
         waiter = self._waiters[key] = asyncio.get_running_loop().create_future()
         if self._lost is not None:
-            _fail(waiter, NotConnected(self._lost))
+            _fail(waiter, errors.NotConnected(self._lost))
         return key
 
     def post(self, method: str, params: Any) -> int:
@@ -328,7 +404,7 @@ class Session(Caller):
             FrameTooLarge: if it is over the limit.
         """
         if len(frame) > self.max_message_bytes:
-            raise FrameTooLarge(len(frame), self.max_message_bytes)
+            raise errors.FrameTooLarge(len(frame), self.max_message_bytes)
         self._outgoing.append(frame)
         self.socket.send_at_once(self._next_to_send)
         if self._outgoing:
@@ -373,7 +449,7 @@ class Session(Caller):
         self._last_heard = now
         try:
             frame = decode_frame(text)
-        except ProtocolError as exc:
+        except errors.ProtocolError as exc:
             logger.warning("frame of %d bytes refused: %s", len(text), exc)
             self.fail(None, str(exc), code=exc.code)
             return None
@@ -382,7 +458,7 @@ class Session(Caller):
             return None
         try:
             return self._on_method(frame)
-        except ProtocolError as exc:
+        except errors.ProtocolError as exc:
             logger.warning("%s refused: %s", frame.method, exc)
             if frame.has_id:
                 self.fail(frame.id, str(exc), code=exc.code)
@@ -407,7 +483,9 @@ class Session(Caller):
                 received = read(frame.params, Event)
             case _:
                 if frame.has_id:
-                    self.fail(frame.id, f"unknown method: {frame.method}", code=METHOD_NOT_FOUND)
+                    self.fail(
+                        frame.id, f"unknown method: {frame.method}", code=errors.METHOD_NOT_FOUND
+                    )
                 return None
         if frame.has_id:
             self.respond(frame.id, result)
@@ -424,7 +502,7 @@ class Session(Caller):
                 result, error = outcome.result, error_in(outcome.error)
         self._conclude(key, result, error)
 
-    def _conclude(self, key: int, result: Raw, error: RemoteError | None) -> None:
+    def _conclude(self, key: int, result: Raw, error: errors.RemoteError | None) -> None:
         self._calls.end(key)
         waiter = self._waiters.get(key)
         if waiter is None:
@@ -440,7 +518,7 @@ def warn_of_dropped_networks(registered: Raw) -> None:
     """Log the networks that the broker names in its answer to a registration."""
     try:
         dropped = read(registered, Registered).dropped_networks
-    except ProtocolError:
+    except errors.ProtocolError:
         return
     if isinstance(dropped, list) and dropped:
         logger.warning(

@@ -12,6 +12,7 @@ from arcadedb_embedded import Database, create_database
 from ability_search.filters.facets import facets_of
 from ability_search.filters.predicate import matches
 from ability_search.filters.tree import Filter
+from ability_search.store.arcadedb.core import Parameters
 from ability_search.store.arcadedb.filter_sql import to_sql
 from kadi_localnet.database import jvm
 
@@ -48,16 +49,17 @@ class Engine:
             self.database.command("sql", f"INSERT INTO `{TYPE}` CONTENT :rows", {"rows": stored})
 
     def numbers(self, filter: Filter) -> list[int]:
-        where, params = to_sql(filter)
-        found = self.database.query("sql", f"SELECT number FROM `{TYPE}` WHERE {where}", params)
-        return sorted(row["number"] for row in found.to_list())
+        return sorted(row["number"] for row in self._query("SELECT number", filter))
 
     def plan(self, filter: Filter) -> str:
-        where, params = to_sql(filter)
-        explained = self.database.query(
-            "sql", f"EXPLAIN SELECT @rid FROM `{TYPE}` WHERE {where}", params
-        )
-        return str(explained.to_list()[0]["executionPlanAsString"])
+        [explained] = self._query("EXPLAIN SELECT @rid", filter)
+        return str(explained["executionPlanAsString"])
+
+    def _query(self, selecting: str, filter: Filter) -> list[dict[str, Any]]:
+        params = Parameters()
+        text = f"{selecting} FROM `{TYPE}` WHERE {to_sql(filter, params)}"
+        found: list[dict[str, Any]] = self.database.query("sql", text, dict(params)).to_list()
+        return found
 
 
 @contextmanager

@@ -41,10 +41,8 @@ async def arcadedb(
             Connection(broker.url, name="database", role="ability", tools=database_tools(engine))
         )
         client = await stack.enter_async_context(Connection(broker.url, name="worker"))
-        providers = client.providers if indexes else None
-        yield ArcadeStore(
-            scripts(client.invoke, database="contract", timeout=TIMEOUT, providers=providers)
-        )
+        offered: dict[str, Any] = {"providers": client.providers} if indexes else {}
+        yield ArcadeStore(scripts(client.invoke, database="contract", timeout=TIMEOUT, **offered))
 
 
 class LostAnswers(BrokerScripts):

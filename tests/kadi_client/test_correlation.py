@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-from kadi_client.correlation import OpenCalls
 from kadi_client.messages import Raw
 from kadi_client.params import AbilityResponse
+from kadi_client.session import OpenCalls
 
 
 def outcome(request_id: str | int, size: int = 1) -> AbilityResponse:

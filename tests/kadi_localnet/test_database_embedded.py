@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from kadi_client.messages import decode
-from kadi_localnet.database import embedded, index_repair, jvm
+from kadi_localnet.database import embedded, jvm, vector_indexes
 from kadi_localnet.database.backend import Conflict, DatabaseError, Statement
 from kadi_localnet.database.conversion import Parameters
 from kadi_localnet.database.embedded import EmbeddedDatabases
@@ -481,7 +481,7 @@ async def test_a_kill_while_indexes_are_rebuilt_loses_none(
         pass
     os.kill(child.pid, signal.SIGKILL)
     await rest_of(child)
-    repair = index_repair._repair_sparse_indexes
+    repair = vector_indexes._repair_sparse_indexes
 
     class Killed(Exception):
         """What ends the process after the first step of a rebuild."""
@@ -500,7 +500,7 @@ async def test_a_kill_while_indexes_are_rebuilt_loses_none(
 
     async with EmbeddedDatabases(tmp_path / "data", heap_mb=512, warm_up=False) as databases:
         # The engine is started by now, and the database is opened by the first call.
-        monkeypatch.setattr(index_repair, "_repair_sparse_indexes", interrupted)
+        monkeypatch.setattr(vector_indexes, "_repair_sparse_indexes", interrupted)
         with pytest.raises(Killed):
             await read(databases, "SELECT FROM T")
         monkeypatch.undo()

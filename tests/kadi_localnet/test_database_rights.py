@@ -9,14 +9,15 @@ from pathlib import Path
 
 import httpx
 import pytest
+from tests.contract.stored_records import collection
 from tests.database_servers import PASSWORD, database_server
 
 from ability_search.store.arcadedb.database_schema import (
     create_generation,
-    create_kinds,
-    create_links,
+    create_parts,
     schema,
 )
+from ability_search.store.records import Replacement, SourceLink
 from kadi_localnet.database.backend import DatabaseError, Statement
 from kadi_localnet.database.remote_server import HttpDatabases
 
@@ -59,11 +60,13 @@ async def test_the_documented_rights_are_enough_for_a_worker_and_no_more(
     async def run(text: str, language: str = "sql") -> None:
         await databases.write("d", [Statement(text, language)], timeout=20)
 
+    link = SourceLink("a", "b", "cites", 1.0)
+    parts = create_parts(collection(type="Chunk_x"), Replacement(["a"], links=[link]), kinds=True)
+    assert parts is not None
     for script, _ in (
         schema(),
         create_generation("Chunk_x", dimensions=4),
-        create_links("Chunk_x"),
-        create_kinds("Chunk_x", dimensions=4),
+        parts,
     ):
         await run(script, "sqlscript")
     await run("INSERT INTO `Chunk_x` SET chunkId = 'a'")

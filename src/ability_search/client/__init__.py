@@ -1,8 +1,13 @@
 """Typed Python clients of the tools."""
 
 from ability_search.client.blocking_client import BlockingSearchClient
-from ability_search.client.result_tables import CollectionInfo, Collections, Hits, Neighbours
-from ability_search.client.search_client import SearchClient
+from ability_search.client.search_client import (
+    CollectionInfo,
+    Collections,
+    Hits,
+    Neighbours,
+    SearchClient,
+)
 from ability_search.tools.inputs import DocumentInput
 from kadi_client import ToolError
 

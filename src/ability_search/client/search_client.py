@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from html import escape
 from pathlib import Path
 from typing import Any, Self, TypeVar, Unpack
 
@@ -11,7 +12,6 @@ import msgspec
 from pydantic import BaseModel, ValidationError
 
 from ability_search.bounded_batches import batches
-from ability_search.client.result_tables import CollectionInfo, Collections, Hits, Neighbours
 from ability_search.client.tool_client import (
     BATCH_BYTES,
     BATCH_DOCUMENTS,
@@ -28,10 +28,75 @@ from ability_search.client.tool_options import (
     ReindexOptions,
 )
 from ability_search.config.loader import load_settings
+from ability_search.search.response import Hit, QueryResult, SimilarResult
 from ability_search.tools import inputs, results
 from ability_search.tools.table import BY_NAME
 from kadi_client import RemoteError
 from kadi_client.tools import validation_text
+
+_SHOWN = 300
+"""Characters of a hit's text shown in a table."""
+
+
+class Hits(QueryResult):
+    """Result of :meth:`SearchClient.query`; renders as a table in notebooks."""
+
+    def _repr_html_(self) -> str:
+        degraded = f"; degraded: {self.degraded.reason}" if self.degraded else ""
+        about = f"{self.count} hits for {self.query!r}, {self.mode}{degraded}"
+        return _hits_table(about, self.results)
+
+
+class Neighbours(SimilarResult):
+    """Result of :meth:`SearchClient.similar`; renders as a table in notebooks."""
+
+    def _repr_html_(self) -> str:
+        return _hits_table(f"{self.count} chunks like {self.source_chunk}", self.results)
+
+
+class Collections(results.CollectionsResult):
+    """Result of :meth:`SearchClient.collections`; renders as a table in notebooks."""
+
+    def _repr_html_(self) -> str:
+        names = ("name", "chunks", "sources", "avg_tokens", "model", "updated_at")
+        rows = [[_cell(getattr(each, name)) for name in names] for each in self.collections]
+        return _table(f"{len(rows)} collections", names, rows)
+
+
+_LONG = {"sources", "next_cursor"}
+
+
+class CollectionInfo(results.CollectionInfoResult):
+    """Result of :meth:`SearchClient.info`; renders as a table in notebooks."""
+
+    def _repr_html_(self) -> str:
+        shown = self.model_dump(exclude=_LONG, exclude_none=True)
+        rows = [[_cell(name), _cell(value)] for name, value in shown.items()]
+        return _table(self.collection, ("", ""), rows)
+
+
+def _hits_table(about: str, hits: Sequence[Hit]) -> str:
+    rows = []
+    for hit in hits:
+        text = hit.content if len(hit.content) <= _SHOWN else hit.content[:_SHOWN] + " …"
+        bar = f'<meter min="0" max="1" value="{hit.score:.4f}"></meter> {hit.score:.3f}'
+        where = hit.source + (f" › {hit.breadcrumb}" if hit.breadcrumb else "")
+        found = ", ".join(hit.matched_via)
+        rows.append([bar, _cell(hit.title), _cell(where), _cell(text), _cell(found)])
+    return _table(about, ("score", "title", "where", "content", "found by"), rows)
+
+
+def _table(about: str, names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return an HTML table; the cells must already be HTML."""
+    head = "".join(f"<th>{escape(name.replace('_', ' '))}</th>" for name in names)
+    body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
+    caption = f"<caption>{escape(about)}</caption>"
+    return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _cell(value: Any) -> str:
+    return escape(f"{value:,}" if isinstance(value, int | float) else str(value))
+
 
 R = TypeVar("R", bound=BaseModel)
 
@@ -240,11 +305,7 @@ class SearchClient:
         )
 
     async def reindex(
-        self,
-        collection: str,
-        *,
-        progress: Advance | None = None,
-        **options: Unpack[ReindexOptions],
+        self, collection: str, *, progress: Advance | None = None, **options: Unpack[ReindexOptions]
     ) -> results.ReindexResult:
         """Chunk and embed a collection again from its stored texts.
 
@@ -256,11 +317,7 @@ class SearchClient:
         return await self._call(tool, returns, progress=progress, collection=collection, **options)
 
     async def delete(
-        self,
-        collection: str,
-        source: str | None = None,
-        *,
-        sources: Sequence[str] | None = None,
+        self, collection: str, source: str | None = None, *, sources: Sequence[str] | None = None
     ) -> results.DeleteResult:
         """Delete one source, several of them, or the whole collection.
 

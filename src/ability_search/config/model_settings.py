@@ -123,10 +123,7 @@ class Embedding(ModelServer):
         if model != self.model:
             return usual
         own = (self.query_prefix, self.passage_prefix)
-        return (
-            usual[0] if own[0] is None else own[0],
-            usual[1] if own[1] is None else own[1],
-        )
+        return (usual[0] if own[0] is None else own[0], usual[1] if own[1] is None else own[1])
 
     @property
     def index_timeout(self) -> float:

@@ -16,12 +16,7 @@ from typing import Any, Literal, TypeVar, get_type_hints
 from pydantic import ByteSize, model_validator
 
 from ability_search.config.agent_card import AgentCard
-from ability_search.config.model_settings import (
-    Embedding,
-    Expansion,
-    Kinds,
-    RerankerSettings,
-)
+from ability_search.config.model_settings import Embedding, Expansion, Kinds, RerankerSettings
 from ability_search.config.setting_fields import (
     KIB,
     MIB,
@@ -338,8 +333,7 @@ class Tracing(Group):
         default_text="no traces",
     )
     propagate: bool = setting(
-        True,
-        about="Propagate the call id and trace context to the calls made on its behalf.",
+        True, about="Propagate the call id and trace context to the calls made on its behalf."
     )
 
 

@@ -26,10 +26,7 @@ _KEYED = tuple(
             rb"^[^\S\n]*+(?:aws_secret_access_key|aws_session_token|PrivateKey|secret_key)"
             rb"[^\S\n]*+=[^\S\n]*+\S",
         ),
-        (
-            rb"\[(?:client|mysql|distutils|pypi)\]",
-            rb"^[^\S\n]*+password[^\S\n]*+=[^\S\n]*+\S",
-        ),
+        (rb"\[(?:client|mysql|distutils|pypi)\]", rb"^[^\S\n]*+password[^\S\n]*+=[^\S\n]*+\S"),
         (
             rb"(?:apiVersion|clusters|contexts|current-context|kind|users):",
             rb"^[^\S\n-]*+(?:-[^\S\n]++)?+(?:client-key-data|token):[^\S\n]++\S",

@@ -14,13 +14,7 @@ from ability_search.bounded_batches import batches, text_bytes
 from ability_search.documents import Document
 from ability_search.files.credentials import holds_credentials
 from ability_search.files.regular_files import open_beneath
-from ability_search.files.selection import (
-    SECRET,
-    Selection,
-    Skipped,
-    is_secret,
-    shown,
-)
+from ability_search.files.selection import SECRET, Selection, Skipped, is_secret, shown
 from ability_search.text import loaders
 from ability_search.text.formats import function, named, table
 

@@ -38,15 +38,7 @@ _BRACES = re.compile(r"(?<!\\)\{[^{},]{0,255}+,[^{}]{0,255}\}")
 _HERE = re.compile(r"\A(!?)\./")
 _NOWHERE = "a link that leads nowhere"
 SECRET = "may hold a key, a password or a token: never indexed"
-_LEFT_OUT = (
-    ".git/",
-    ".hg/",
-    ".svn/",
-    "node_modules/",
-    "__pycache__/",
-    ".venv/",
-    "*.pyc",
-)
+_LEFT_OUT = (".git/", ".hg/", ".svn/", "node_modules/", "__pycache__/", ".venv/", "*.pyc")
 _NEVER = GitIgnoreSpec.from_lines((*_LEFT_OUT, *_SECRETS))
 _SECRET = GitIgnoreSpec.from_lines(_SECRETS)
 _LARGEST_GITIGNORE = 1024 * 1024
@@ -479,11 +471,7 @@ def _identity(file: Path) -> Iterator[Identity]:
         yield about.st_dev, about.st_ino
 
 
-def _walk(
-    top: Path,
-    rules: _Rules,
-    leave_out: Callable[[Path, str], None],
-) -> Iterator[Path]:
+def _walk(top: Path, rules: _Rules, leave_out: Callable[[Path, str], None]) -> Iterator[Path]:
     """Yield what is below a directory and is no directory.
 
     ``leave_out`` is called with each directory that is not read, and the reason.

@@ -7,12 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from ability_search.errors import InvalidInput
-from ability_search.filters.operands import (
-    checked_scalar,
-    checked_text,
-    instants,
-    json_type,
-)
+from ability_search.filters.operands import checked_scalar, checked_text, instants, json_type
 from ability_search.filters.tree import (
     EVERYTHING,
     Compare,
@@ -47,12 +42,7 @@ _ON_INSTANTS = (
 _OPERATORS = (*_ON_INSTANTS, "$contains", "$like", "$ilike")
 
 
-def parse_filter(
-    document: object,
-    *,
-    max_depth: int = 8,
-    max_nodes: int = 256,
-) -> Filter:
+def parse_filter(document: object, *, max_depth: int = 8, max_nodes: int = 256) -> Filter:
     """Parse and validate a filter document; see the package for its semantics.
 
     Several keys of a document, and several operators of a field, are joined by AND. ``{}`` matches

@@ -7,24 +7,9 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ability_search.filters.tree import (
-    And,
-    Compare,
-    Exists,
-    Field,
-    Filter,
-    HasElement,
-    HasFacet,
-    Not,
-    OneOf,
-    Or,
-    Order,
-    Ordered,
-    Pattern,
-    Scalar,
-)
+from ability_search.filters import tree
 
-_ORDERS: Mapping[Order, Callable[[Any, Any], bool]] = {
+_ORDERS: Mapping[tree.Order, Callable[[Any, Any], bool]] = {
     "<": operator.lt,
     "<=": operator.le,
     ">": operator.gt,
@@ -32,7 +17,7 @@ _ORDERS: Mapping[Order, Callable[[Any, Any], bool]] = {
 }
 
 
-def matches(filter: Filter, row: Mapping[str, Any]) -> bool:
+def matches(filter: tree.Filter, row: Mapping[str, Any]) -> bool:
     """Return whether ``row`` satisfies ``filter``, with the semantics of the database.
 
     Args:
@@ -42,28 +27,30 @@ def matches(filter: Filter, row: Mapping[str, Any]) -> bool:
             are null.
     """
     match filter:
-        case And(parts):
+        case tree.And(parts):
             return all(matches(part, row) for part in parts)
-        case Or(parts):
+        case tree.Or(parts):
             return any(matches(part, row) for part in parts)
-        case Not(part):
+        case tree.Not(part):
             return not matches(part, row)
-        case HasFacet(facets):
+        case tree.HasFacet(facets):
             return not set(facets).isdisjoint(row.get("facets") or ())
         case _:
             value = value_of(filter.field, row)
             return value is not None and _holds(filter, value)
 
 
-def _holds(condition: Exists | OneOf | Compare | Pattern | HasElement, value: Any) -> bool:
+def _holds(
+    condition: tree.Exists | tree.OneOf | tree.Compare | tree.Pattern | tree.HasElement, value: Any
+) -> bool:
     match condition:
-        case Exists():
+        case tree.Exists():
             return True
-        case OneOf(_, values):
+        case tree.OneOf(_, values):
             return any(_equals(value, wanted) for wanted in values)
-        case HasElement(_, wanted):
+        case tree.HasElement(_, wanted):
             return isinstance(value, list | tuple) and _equals(value, wanted)
-        case Compare(_, order, wanted):
+        case tree.Compare(_, order, wanted):
             return _ordered(order, value, wanted)
         case _:
             return (
@@ -71,7 +58,7 @@ def _holds(condition: Exists | OneOf | Compare | Pattern | HasElement, value: An
             )
 
 
-def value_of(field: Field, row: Mapping[str, Any]) -> Any:
+def value_of(field: tree.Field, row: Mapping[str, Any]) -> Any:
     """Return the value of a field of a row; ``None`` if it has none."""
     value = row.get(field.name)
     for key in field.path:
@@ -81,7 +68,7 @@ def value_of(field: Field, row: Mapping[str, Any]) -> Any:
     return value
 
 
-def _equals(value: Any, wanted: Scalar | tuple[Scalar, ...]) -> bool:
+def _equals(value: Any, wanted: tree.Scalar | tuple[tree.Scalar, ...]) -> bool:
     if isinstance(wanted, tuple):
         return (
             isinstance(value, list | tuple)
@@ -93,11 +80,11 @@ def _equals(value: Any, wanted: Scalar | tuple[Scalar, ...]) -> bool:
     return _same(value, wanted)
 
 
-def _same(value: Any, wanted: Scalar) -> bool:
+def _same(value: Any, wanted: tree.Scalar) -> bool:
     return _kind(value) is _kind(wanted) and bool(value == wanted)
 
 
-def _ordered(order: Order, value: Any, wanted: Ordered) -> bool:
+def _ordered(order: tree.Order, value: Any, wanted: tree.Ordered) -> bool:
     kind = _kind(value)
     if kind is None or kind is not _kind(wanted):
         return False

@@ -94,12 +94,7 @@ EMBEDDINGS = Service(
     verb="embed",
     unserved="model {model!r} is not served",
     unavailable=EmbeddingUnavailable,
-    kinds={
-        "texts": TextsRefused,
-        "failed": RequestFailed,
-        "lost": Unanswered,
-        "held": BreakerOpen,
-    },
+    kinds={"texts": TextsRefused, "failed": RequestFailed, "lost": Unanswered, "held": BreakerOpen},
     hints=_HINTS,
 )
 

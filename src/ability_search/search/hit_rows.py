@@ -87,11 +87,7 @@ def hit_of(item: Candidate, query: Query, marked: _Marked | None) -> Hit:
 
 
 def matches(
-    content: str,
-    query_terms: Values[str],
-    analyzer: Analyzer,
-    *,
-    limit: int = HIGHLIGHTS_LIMIT,
+    content: str, query_terms: Values[str], analyzer: Analyzer, *, limit: int = HIGHLIGHTS_LIMIT
 ) -> list[tuple[int, int]]:
     """Return start and end of the parts of ``content`` whose terms are among ``query_terms``.
 

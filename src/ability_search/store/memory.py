@@ -14,28 +14,18 @@ from typing import Any
 
 from ability_search.collection import Collection
 from ability_search.errors import GenerationGone
-from ability_search.store import memory_records
-from ability_search.store.memory_search import Scored, find
+from ability_search.store import records
 from ability_search.store.memory_tables import (
     Generation,
     StoredChunk,
     chosen,
+    find,
     item,
     name_of,
     record_in,
     row_of,
     source_copy,
     vector_key,
-)
-from ability_search.store.records import (
-    Ahead,
-    ChunkRecord,
-    Hops,
-    Replaced,
-    Replacement,
-    Search,
-    Searched,
-    strongest,
 )
 from ability_search.store.stand_ins import Represented, moved
 from ability_search.store.statistics_cache import TermStatisticsEntry, put_entry
@@ -46,16 +36,23 @@ from ability_search.store.stored_collections import (
     collection_of,
 )
 from ability_search.store.values import (
+    MOST_RECORDS,
+    Add,
     Change,
     Columns,
     Committed,
     Count,
     Counted,
+    Key,
     Links,
     Page,
     Patch,
+    Put,
     Read,
+    Record,
     Records,
+    Require,
+    Scalar,
     of_collection,
     of_generation,
 )
@@ -70,14 +67,11 @@ class MemoryStore:
     """
 
     def __init__(
-        self,
-        now: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
-        *,
-        scan_below: int = 1,
+        self, now: Callable[[], int] = lambda: time.time_ns() // 1_000_000, *, scan_below: int = 1
     ) -> None:
         self._now = now
         self._scan_below = scan_below
-        self._table: memory_records.Table = {}
+        self._table: Table = {}
         self._generations: dict[str, Generation] = {}
 
     def _generation(self, name: str) -> Generation:
@@ -94,7 +88,7 @@ class MemoryStore:
     # Records and generations
 
     async def commit(self, changes: Sequence[Change]) -> Committed:
-        self._table, committed = memory_records.changed(self._table, changes, self._now())
+        self._table, committed = changed(self._table, changes, self._now())
         return committed
 
     async def create_generation(self, collection: Collection) -> None:
@@ -115,7 +109,7 @@ class MemoryStore:
 
     def _answer(self, ask: Read | Count) -> Page | Counted:
         if isinstance(ask.of, Records):
-            return memory_records.record_page(self._table, ask, self._now())
+            return record_page(self._table, ask, self._now())
         assert ask.collection is not None
         generation = self._generation(ask.collection.type)
         current = self._collection(ask.collection.name) if ask.current else None
@@ -124,35 +118,32 @@ class MemoryStore:
         if isinstance(ask.of, Links):
             ends = set(ask.of.sources)
             links = [each for each in generation.links if ends & {each.source, each.target}]
-            return Page(strongest(links, ask.limit or len(links)), None, current)
+            return Page(records.strongest(links, ask.limit or len(links)), None, current)
         return replace(_page(generation, ask), current=current)
 
     async def search(
         self,
         collection: Collection,
-        searches: Sequence[Search],
+        searches: Sequence[records.Search],
         columns: Columns,
         *,
-        ahead: Ahead | None = None,
+        ahead: records.Ahead | None = None,
         consistent: bool = True,
-    ) -> Searched:
+    ) -> records.Searched:
         generation = self._generation(collection.type)
-        found: dict[str, Scored] = {}
-        hops: dict[str, Hops] = {}
-        for search in searches:
-            found[search.name], links = find(generation, search)
-            hops |= {} if links is None else {search.name: links}
+        found = {each.name: find(generation, each) for each in searches}
         rows = {
-            search.name: [
-                row_of(chunk, score, columns, by=search.by) for chunk, score in found[search.name]
-            ]
-            for search in searches
+            each.name: [row_of(chunk, n, columns, by=each.by) for chunk, n in found[each.name][0]]
+            for each in searches
         }
-        return Searched(self._collection(collection.name), rows, hops)
+        hops = {name: links for name, (_, links) in found.items() if links is not None}
+        return records.Searched(self._collection(collection.name), rows, hops)
 
     # Documents
 
-    async def replace(self, collection: Collection, replacement: Replacement) -> Replaced | None:
+    async def replace(
+        self, collection: Collection, replacement: records.Replacement
+    ) -> records.Replaced | None:
         record = self._collection(collection.name)
         if record is None or record.type != collection.type:
             return None
@@ -190,7 +181,7 @@ class MemoryStore:
         await self.commit(
             [change_collection(record, collection_fields(new)), put_entry(record.type, entry)]
         )
-        return Replaced(
+        return records.Replaced(
             collection=new,
             deleted=sum(each.chunks for each in old),
             inserted=len(inserted),
@@ -283,7 +274,7 @@ def _renew_stand_ins(
     generation: Generation, gone: Sequence[StoredChunk], replaced: Container[str]
 ) -> None:
     """Give the duplicates of chunks that are gone another stand-in, or index the first of them."""
-    new: list[ChunkRecord] = []
+    new: list[records.ChunkRecord] = []
     left: dict[str, list[StoredChunk]] = {}
     for chunk in sorted(generation.chunks.values(), key=name_of):
         if chunk.record.source in replaced:
@@ -304,3 +295,136 @@ def _renew_stand_ins(
         for chunk in (generation.chunks[each] for each in copies):
             other = None if chunk.record.chunk_id == standing else standing
             chunk.record = replace(chunk.record, duplicate_of=other)
+
+
+Identity = tuple[str, str, Key]
+"""Kind, scope and key of a record."""
+Table = dict[Identity, Record]
+
+
+class _Refused(Exception):
+    """A condition of a change does not hold.
+
+    Args:
+        record: The record that is stored.
+    """
+
+    def __init__(self, record: Record | None = None) -> None:
+        super().__init__()
+        self.record = record
+
+
+def changed(table: Table, changes: Sequence[Change], now: int) -> tuple[Table, Committed]:
+    """Return the table after all changes, or as it is if one is refused; and the outcome."""
+    new = dict(table)
+    record: Record | None = None
+    for place, change in enumerate(changes):
+        try:
+            record = _changed(new, change, now)
+        except _Refused as exc:
+            return table, Committed(False, now, place, _copy(exc.record, now))
+    return new, Committed(True, now, record=_copy(record, now))
+
+
+def record_page(table: Table, ask: Read | Count, now: int) -> Page | Counted:
+    """Return a page of records, or their number."""
+    assert isinstance(ask.of, Records)
+    found = _selected(table, ask.of, now)
+    if isinstance(ask, Count):
+        return Counted({None: (len(found),)}, None, now)
+    by_time = ask.order == "updated_at"
+    items = sorted(found, key=lambda record: _position(ask.of, record))
+    if by_time:
+        items.sort(key=lambda record: record.updated_at, reverse=ask.descending)
+    if ask.after is not None:
+        items = [record for record in items if _position(ask.of, record) > tuple(ask.after)]
+    limit = ask.limit or MOST_RECORDS
+    page = [deepcopy(_seen(record, now)) for record in items[:limit]]
+    more = len(items) > limit and not by_time
+    return Page(page, _position(ask.of, page[-1]) if more else None, None, now)
+
+
+def _position(of: Any, record: Record) -> Key:
+    return record.key if of.scope is not None else (record.scope, *record.key)
+
+
+def _selected(table: Table, of: Records, now: int) -> list[Record]:
+    keys = None if of.keys is None else set(of.keys)
+    return [
+        record
+        for (kind, scope, key), record in table.items()
+        if of.kind in (None, kind)
+        and of.scope in (None, scope)
+        and (keys is None or key in keys)
+        and (not of.prefix or _begins(key, of.prefix))
+        and (of.until is None or key <= of.until)
+        and (of.expired is None or of.expired is _seen(record, now).expired)
+        and (of.before is None or record.updated_at < of.before)
+        and _has(record, of.where)
+    ]
+
+
+def _begins(key: Key, prefix: Key) -> bool:
+    return len(key) > len(prefix) and key[: len(prefix)] == prefix
+
+
+def _copy(record: Record | None, now: int) -> Record | None:
+    return None if record is None else deepcopy(_seen(record, now))
+
+
+def _seen(record: Record, now: int) -> Record:
+    return replace(record, expired=record.until is not None and record.until <= now)
+
+
+def _has(record: Record, fields: Mapping[str, Scalar | None]) -> bool:
+    return all(record.fields.get(name) == value for name, value in fields.items())
+
+
+def _changed(table: Table, change: Change, now: int) -> Record | None:
+    """Change the table; return the record of the change.
+
+    Raises:
+        _Refused: if a condition does not hold.
+    """
+    if isinstance(change, Put):
+        return _put(table, change, now)
+    if isinstance(change, Add):
+        old = table.get((change.kind, change.scope, change.key))
+        counts = {} if old is None else old.fields
+        sums = {name: counts.get(name, 0) + by for name, by in change.by.items()}
+        fields = {**change.fields, **sums}
+        return _put(table, Put(change.kind, change.scope, change.key, fields, merge=True), now)
+    found = _selected(table, change.of, now)
+    if isinstance(change, Require):
+        most = len(found) if change.at_most is None else change.at_most
+        if not change.at_least <= len(found) <= most:
+            raise _Refused
+        return None
+    if change.count not in (None, len(found)):
+        raise _Refused
+    for record in found:
+        del table[record.kind, record.scope, record.key]
+    return None
+
+
+def _put(table: Table, put: Put, now: int) -> Record:
+    identity = (put.kind, put.scope, put.key)
+    old = table.get(identity)
+    if put.revision not in (None, 0 if old is None else old.revision):
+        raise _Refused(old)
+    if put.where is not None and (old is None or not _has(old, put.where)):
+        raise _Refused(old)
+    known = old or Record(*identity, {})
+    until = known.until if put.lease == "keep" else None
+    if isinstance(put.lease, int):
+        until = now + put.lease
+    table[identity] = replace(
+        known,
+        fields={**(known.fields if put.merge else {}), **deepcopy(dict(put.fields))},
+        data=known.data if put.merge and put.data is None else put.data,
+        revision=known.revision + 1,
+        until=until,
+        created_at=now if old is None or put.fresh else known.created_at,
+        updated_at=now,
+    )
+    return table[identity]

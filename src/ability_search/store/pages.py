@@ -127,10 +127,7 @@ async def source_texts(
 
 
 async def _sliced(
-    store: Store,
-    collection: Collection,
-    records: Iterable[SourceRecord],
-    columns: Columns | None,
+    store: Store, collection: Collection, records: Iterable[SourceRecord], columns: Columns | None
 ) -> AsyncIterator[tuple[list[Any], Mapping[str, int]]]:
     """Yield the chunks of slices of some sources, with the places of the sources."""
     for kinds, alike in groupby(records, key=lambda record: is_kind(record.kind, record.of)):

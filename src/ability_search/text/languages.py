@@ -20,7 +20,7 @@ STOP_WORDS = {
         has have he her his how i if in into is it its me my no not of on or our she should so
         some such than that the their them then there these they this to was we were what when
         where which who whom whose why will with would you your
-    """,
+    """
 }
 """Function words and question words. Question words are rare in notes, so that inverse document
 frequency alone would give them the highest weight. Removing them from queries, measured: nDCG@10

@@ -32,8 +32,7 @@ def failure(exc: Exception, tool: str, collection: str | None = None) -> dict[st
         name = incident()
         log.error("incident %s in %s", name, tool, exc_info=exc)
         exc = SearchError(
-            f"internal error, incident {name}",
-            hint="See the worker's log for the incident.",
+            f"internal error, incident {name}", hint="See the worker's log for the incident."
         )
     report: dict[str, Any] = {
         "success": False,

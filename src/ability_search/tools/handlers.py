@@ -125,14 +125,14 @@ class _Table:
             return responses.cleared_result(value.collection, deleted)
         if value.cancel:
             job = await self._services.reindexing.cancel(value.collection)
-            return responses.cancelled_result(job)
+            return responses.ordered_result(job, "cancelled")
         announced = RunningJob(call, value.collection, value.job_id)
         async with announced.failing():
             run = await self._services.reindexing.start(
                 value.collection, value, job_id=announced.id
             )
         if value.background:
-            return responses.started_result(run.job)
+            return responses.ordered_result(run.job, "running")
         return responses.reindex_result(await self._attended(run, call))
 
     async def _attended(self, run: Run, running: RunningCall) -> Job:

@@ -223,8 +223,7 @@ class ReindexInput(RebuildFields, InCollection):
         None, description="New language for keyword search.", examples=["german"]
     )
     clear: bool = Field(
-        False,
-        description="Only delete all chunks; the collection stays, empty, with its settings.",
+        False, description="Only delete all chunks; the collection stays, empty, with its settings."
     )
     background: bool = Field(
         False, description="Return at once; search-collection-info shows the job's progress."

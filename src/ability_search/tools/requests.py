@@ -38,18 +38,13 @@ def documents(
         TooLarge: if there are too many, their texts are too long together, or each is.
     """
     given: Sequence[inputs.DocumentInput | inputs.RefusedDocument] = value.documents
-    if len(given) > limits.batch_documents:
-        raise TooLarge(
-            f"documents: {len(given)} in one call, at most {limits.batch_documents} are allowed",
-            hint="Send them in several calls (setting max_batch_documents).",
-        )
+    hint = "Send them in several calls (setting max_batch_{})."
+    most = limits.batch_documents
+    at_most(most, "documents", len(given), "in one call", hint.format("documents"))
     whole = [item for item in given if isinstance(item, inputs.DocumentInput)]
     total = sum(text_bytes(item.content) for item in whole)
-    if total > limits.batch_bytes:
-        raise TooLarge(
-            f"documents: {total} bytes in one call, at most {limits.batch_bytes} are allowed",
-            hint="Send them in several calls (setting max_batch_bytes).",
-        )
+    most = limits.batch_bytes
+    at_most(most, "documents", total, "bytes in one call", hint.format("bytes"))
     valid: list[Document] = []
     failed: list[Failure] = []
     for place, item in enumerate(given):
@@ -82,13 +77,19 @@ def _document(
     )
     for step in read:
         document = step(document, item.title is not None, field)
-    size = text_bytes(document.content)
-    if size > limits.document_bytes:
-        raise TooLarge(
-            f"{field}: {size} bytes, at most {limits.document_bytes} are allowed",
-            hint="Split the document (setting max_document_bytes).",
-        )
+    hint = "Split the document (setting max_document_bytes)."
+    at_most(limits.document_bytes, field, text_bytes(document.content), "bytes", hint)
     return document
+
+
+def at_most(most: int, field: str, given: int, what: str, hint: str) -> None:
+    """Check the size of a field.
+
+    Raises:
+        TooLarge: if it is greater than ``most``.
+    """
+    if given > most:
+        raise TooLarge(f"{field}: {given} {what}, at most {most} are allowed", hint=hint)
 
 
 def query_filter(value: inputs.QueryInput, limits: Limits, policy: Filter | None) -> Filter | None:
@@ -104,11 +105,8 @@ def query_filter(value: inputs.QueryInput, limits: Limits, policy: Filter | None
     ]
     texts += [(f"queries.{place}", text) for place, text in enumerate(value.queries)]
     for name, text in texts:
-        if text is not None and text_bytes(text) > limits.query_bytes:
-            raise TooLarge(
-                f"{name}: {text_bytes(text)} bytes, at most {limits.query_bytes} are allowed",
-                hint="Shorten it (setting max_query_bytes).",
-            )
+        hint = "Shorten it (setting max_query_bytes)."
+        at_most(limits.query_bytes, name, text_bytes(text or ""), "bytes", hint)
     limit(value.limit, limits)
     return combined_filter(value.filter, value.sources, value.exclude_sources, limits, policy)
 
@@ -146,11 +144,8 @@ def limit(wanted: int, limits: Limits) -> int:
     Raises:
         TooLarge: if it exceeds the limit.
     """
-    if wanted > limits.limit:
-        raise TooLarge(
-            f"limit: {wanted} results, at most {limits.limit} are allowed",
-            hint="Page through the results with offset (setting max_limit).",
-        )
+    hint = "Page through the results with offset (setting max_limit)."
+    at_most(limits.limit, "limit", wanted, "results", hint)
     return wanted
 
 

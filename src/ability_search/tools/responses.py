@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from ability_search.collection import Collection
 from ability_search.documents import instant
@@ -67,26 +67,14 @@ def reindex_result(job: Job) -> results.ReindexResult:
     )
 
 
-def started_result(job: Job) -> results.ReindexResult:
-    """Return the result of search-reindex with ``background``."""
+def ordered_result(job: Job, state: Literal["running", "cancelled"]) -> results.ReindexResult:
+    """Return the result of search-reindex with ``background`` or ``cancel``."""
+    done = "is cancelled; the collection is unchanged"
+    if state == "running":
+        done = f"is rebuilding {job.total} sources; search-collection-info shows its progress"
+    message = f"job {job.id} {done}"
     return results.ReindexResult(
-        collection=job.collection,
-        deleted=0,
-        message=f"job {job.id} is rebuilding {job.total} sources;"
-        " search-collection-info shows its progress",
-        state="running",
-        job_id=job.id,
-    )
-
-
-def cancelled_result(job: Job) -> results.ReindexResult:
-    """Return the result of search-reindex with ``cancel``."""
-    return results.ReindexResult(
-        collection=job.collection,
-        deleted=0,
-        message=f"job {job.id} is cancelled; the collection is unchanged",
-        state="cancelled",
-        job_id=job.id,
+        collection=job.collection, deleted=0, message=message, state=state, job_id=job.id
     )
 
 
@@ -110,10 +98,7 @@ def summary(collection: Collection) -> results.CollectionSummary:
 
 
 def collection_info(
-    page: SourcePage,
-    jobs: Sequence[Job],
-    *,
-    scan_below: int,
+    page: SourcePage, jobs: Sequence[Job], *, scan_below: int
 ) -> results.CollectionInfoResult:
     """Return the result of search-collection-info; ``scan_below`` as for the search."""
     collection = page.collection

@@ -33,8 +33,7 @@ class IndexResult(Result):
         description="Stored chunks that are near-duplicates of others, see dedupThreshold."
     )
     reused: int = Field(
-        0,
-        description="Stored chunks whose vectors were reused instead of computed.",
+        0, description="Stored chunks whose vectors were reused instead of computed."
     )
     failed: list[FailedDocument]
     warnings: list[str] | None = None
@@ -181,8 +180,7 @@ class CollectionInfoResult(Result):
     similarity: str
     language: str
     kinds: list[str] = Field(
-        default_factory=list,
-        description="Kinds made of each document, unless a call sets others.",
+        default_factory=list, description="Kinds made of each document, unless a call sets others."
     )
     context: int | str | None = Field(
         None, description="Context of each chunk of prose, unless a call sets another."

@@ -8,17 +8,9 @@ from dataclasses import dataclass, field, fields
 from itertools import count
 from typing import Any
 
+from kadi_client import messages
 from kadi_client.context import LOG_FIELD, usable_id
 from kadi_client.errors import ProtocolError
-from kadi_client.messages import (
-    ABSENT,
-    NULL,
-    Frame,
-    Raw,
-    decode,
-    error_text,
-    present,
-)
 from kadi_client.messages import request as request_frame
 from kadi_client.params import CALLER_LOST
 from kadi_localnet.broker.deadlines import Actions
@@ -82,7 +74,7 @@ class Calls:
     _waiting: dict[str, bytes] = field(default_factory=dict)
     """The room that all places of agents that are not listed share."""
 
-    def start(self, caller: Session, params: AbilityRequest, *, direct: Raw) -> Call:
+    def start(self, caller: Session, params: AbilityRequest, *, direct: messages.Raw) -> Call:
         """Forward a call to a provider.
 
         The answer follows as a notification, or as the response to the request with the JSON-RPC
@@ -124,7 +116,7 @@ class Calls:
             id=id_,
             request_id=request_id,
             tool=params.tool,
-            follows=usable_id(text_of(context.get("callId", ABSENT))) or id_,
+            follows=usable_id(text_of(context.get("callId", messages.ABSENT))) or id_,
             caller=caller,
             agents=agents,
             provider=provider,
@@ -155,20 +147,20 @@ class Calls:
             raise invalid("requestId", "is in use by a call in flight: choose another one")
         return request_id
 
-    def answer(self, provider: Provider, frame: Frame, now: float) -> None:
+    def answer(self, provider: Provider, frame: messages.Frame, now: float) -> None:
         """Forward a provider's answer to the caller; discard it if the call has ended."""
         call = provider.serving.get(text_of(frame.id))
         if call is None:
             self.discarded += 1
             return
         self._forget(call)
-        if present(frame.error):
+        if messages.present(frame.error):
             self._counts(call).failed += 1
             most = min(_ERROR_BYTES, self.limits.control_bytes)
             call.fail(_error_message(frame.error, most))
         else:
             self._counts(call).completed += 1
-            self._reply(call, frame.result if present(frame.result) else NULL)
+            self._reply(call, frame.result if messages.present(frame.result) else messages.NULL)
         took = (now - call.started) * 1e3
         log.debug("call %s of %s took %.1f ms", call.id, call.tool, took, extra=_following(call))
 
@@ -177,7 +169,7 @@ class Calls:
         named: dict[str, Any] = {"requestId": params.request_id}
         call = caller.calling.get(params.request_id) if params.request_id is not None else None
         if params.request_id is None:
-            if not present(params.id):
+            if not messages.present(params.id):
                 raise invalid("requestId", "is missing: name the call to cancel")
             named = {"id": params.id}
             call = next(
@@ -344,12 +336,12 @@ class Calls:
         self._forget(call)
         call.provider.abandon(call, **why)
 
-    def _reply(self, call: Call, result: Raw) -> None:
+    def _reply(self, call: Call, result: messages.Raw) -> None:
         frame = call.completed(result)
         if len(frame) > self.limits.max_message_bytes:
             call.fail(
                 f"the answer of {call.tool!r} results in a message of {len(frame)} bytes,"
-                f" more than the {self.limits.max_message_bytes} allowed",
+                f" more than the {self.limits.max_message_bytes} allowed"
             )
             return
         call.caller.send(frame)
@@ -380,12 +372,12 @@ def _following(call: Call) -> dict[str, str]:
     return {LOG_FIELD: call.follows}
 
 
-def text_of(raw: Raw) -> str:
+def text_of(raw: messages.Raw) -> str:
     """Return the string in a raw member; empty if it is not a string."""
     if bytes(memoryview(raw)[:1]) != b'"':
         return ""
     try:
-        return str(decode(raw))
+        return str(messages.decode(raw))
     except ProtocolError:
         return ""
 
@@ -395,7 +387,7 @@ def _size(call: Call) -> int:
     return _CALL_BYTES + text_bytes(str(call.request_id)) + len(call.direct)
 
 
-def _error_message(error: Raw, most: int) -> str:
+def _error_message(error: messages.Raw, most: int) -> str:
     """Return the text of a provider's error, never empty: clients take empty for no error.
 
     An error of more than ``most`` bytes is not read.
@@ -403,6 +395,6 @@ def _error_message(error: Raw, most: int) -> str:
     if len(error) > most:
         return f"the tool failed with an error of {len(error)} bytes, more than the {most} allowed"
     try:
-        return error_text(decode(error))[1] or "the tool failed without a message"
+        return messages.error_text(messages.decode(error))[1] or "the tool failed without a message"
     except ProtocolError:  # well-formed, but not representable in Python: a number like 1e400
         return bytes(error).decode()

@@ -37,7 +37,6 @@ from kadi_localnet.database.backend import (
 from kadi_localnet.database.bridge import wrap_classes
 from kadi_localnet.database.conversion import Parameters, ResultWriter
 from kadi_localnet.database.disk_space import DiskSpace
-from kadi_localnet.database.index_repair import open_repaired
 from kadi_localnet.database.index_search import IndexSearcher, condition_of
 from kadi_localnet.database.index_use import Use, dropped_types
 from kadi_localnet.database.search_input import IndexSearch
@@ -45,6 +44,7 @@ from kadi_localnet.database.statement_guard import confine, statement_guard
 from kadi_localnet.database.tickets import Stopped, Ticket, messages, translate
 from kadi_localnet.database.vector_indexes import (
     close_dropped_graphs,
+    open_repaired,
     stored_vectors,
     warm_vector_indexes,
 )

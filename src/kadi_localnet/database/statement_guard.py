@@ -14,15 +14,7 @@ from typing import Any
 
 import jpype
 
-from kadi_localnet.database.allowlist import (
-    ANALYZERS,
-    BUCKET_SELECTIONS,
-    CALLS,
-    CATALOGUES,
-    DOTTED_CALLS,
-    SETTINGS,
-    STATEMENTS,
-)
+from kadi_localnet.database import allowlist
 from kadi_localnet.database.backend import DatabaseError, Statement
 
 log = logging.getLogger(__name__)
@@ -37,7 +29,7 @@ _WHY = (
 _WORD = re.compile(r"[A-Z][a-z]+")
 _NUMBER = re.compile(r"\d+(\.\d+)?")
 _KEY = re.compile(r"\w+", re.ASCII)
-_CLASS = re.compile(re.escape(ANALYZERS) + r"[\w.]+", re.ASCII)
+_CLASS = re.compile(re.escape(allowlist.ANALYZERS) + r"[\w.]+", re.ASCII)
 _QUOTED = re.compile(r"'[^'\"\\`]*'|\"[^'\"\\`]*\"")
 _QUOTE = re.compile(r"['\"\\`]")
 _SEPARATOR = re.compile(r"[/\\\0]")
@@ -159,7 +151,7 @@ def _objections(tree: _Tree) -> Iterator[str]:
     """Yield descriptions of the parts of a statement that are not allowed."""
     for rule in ("scriptStatement", "statement"):
         for each in tree.all(rule):
-            if each.kind not in STATEMENTS:
+            if each.kind not in allowlist.STATEMENTS:
                 yield " ".join(_WORD.findall(each.kind)).upper()
     yield from _calls(tree)
     yield from _settings(tree)
@@ -171,24 +163,24 @@ def _objections(tree: _Tree) -> Iterator[str]:
 def _calls(tree: _Tree) -> Iterator[str]:
     for call in tree.all("functionCall"):
         name = call.texts()[0]
-        if _plain(name).lower() not in CALLS:
+        if _plain(name).lower() not in allowlist.CALLS:
             yield f"the function {name}()"
     for rule in ("methodCall", "modifier", "nestedMatchMethod"):
         for call in tree.all(rule):
             parts = call.texts()
             name = parts[parts.index("(") - 1] if "(" in parts else ""
-            if name and _plain(name).lower() not in DOTTED_CALLS:
+            if name and _plain(name).lower() not in allowlist.DOTTED_CALLS:
                 yield f"the method {name}()"
 
 
 def _settings(tree: _Tree) -> Iterator[str]:
     for item in tree.all("alterDatabaseItem"):
         name, value = item.texts()
-        if _plain(name) not in SETTINGS or not _NUMBER.fullmatch(value):
+        if _plain(name) not in allowlist.SETTINGS or not _NUMBER.fullmatch(value):
             yield f"ALTER DATABASE {name}"
     for catalogue in tree.all("schemaIdentifier"):
         name = catalogue.text.partition(":")[2].lower()
-        if name not in CATALOGUES and not name.startswith("index:"):
+        if name not in allowlist.CATALOGUES and not name.startswith("index:"):
             yield catalogue.text
 
 
@@ -198,7 +190,7 @@ def _classes(tree: _Tree) -> Iterator[str]:
         keyword, *given = item.texts()
         if keyword.upper() == "BUCKETSELECTIONSTRATEGY":
             name = _plain(given[0])
-            if name.partition("(")[0].lower() not in BUCKET_SELECTIONS:
+            if name.partition("(")[0].lower() not in allowlist.BUCKET_SELECTIONS:
                 yield f"BUCKETSELECTIONSTRATEGY {name}"
     for index in tree.all("createIndexBody"):
         for entry in index.all("mapEntry"):

@@ -10,7 +10,7 @@ import pytest
 
 from ability_search.config.loader import load_settings
 from ability_search.errors import ConfigurationError
-from ability_search.extensions.cli.secret_file import locate_secrets, set_secret
+from ability_search.extensions.cli.secret import locate_secrets, set_secret
 from ability_search.extensions.cli.settings import Logging
 from ability_search.extensions.localstack.deployment import missing_secrets
 from ability_search.extensions.localstack.settings import Deployment

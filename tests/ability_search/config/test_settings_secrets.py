@@ -14,7 +14,7 @@ from ability_search.config.loader import load_settings
 from ability_search.config.schema import Settings
 from ability_search.errors import ConfigurationError
 from ability_search.extensions.cli.component_run import require_decrypted
-from ability_search.extensions.cli.secret_file import locate_secrets, set_secret
+from ability_search.extensions.cli.secret import locate_secrets, set_secret
 from ability_search.extensions.localstack.deployment import (
     complete_secrets,
     missing_secrets,

@@ -16,6 +16,7 @@ from tests.ability_search.filter_engine import (
 
 from ability_search.filters.parser import parse_filter, source_filter
 from ability_search.filters.tree import Filter, combine
+from ability_search.store.arcadedb.core import Parameters
 from ability_search.store.arcadedb.filter_sql import to_sql
 
 Select = Callable[[Filter, Rows], list[int]]
@@ -333,12 +334,13 @@ def test_selective_conditions_use_an_index(filter_engine: Engine) -> None:
 @pytest.mark.engine
 def test_two_filters_live_in_one_statement(filter_engine: Engine) -> None:
     filter_engine.fill([{"source": name, "metadata": {"k": name}} for name in "abc"])
-    first, first_params = to_sql(parse_filter({"$or": [{"metadata.k": "a"}, {"source": "b"}]}))
-    second, second_params = to_sql(parse_filter({"source": {"$ne": "a"}}), prefix="g")
+    params = Parameters()
+    first = to_sql(parse_filter({"$or": [{"metadata.k": "a"}, {"source": "b"}]}), params)
+    second = to_sql(parse_filter({"source": {"$ne": "a"}}), params)
     found = filter_engine.database.query(
         "sql",
         f"SELECT source FROM (SELECT FROM `{TYPE}` WHERE {first} AND {second})",
-        first_params | second_params,
+        dict(params),
     )
     assert [row["source"] for row in found.to_list()] == ["b"]
 
@@ -351,7 +353,7 @@ def test_two_filters_live_in_one_statement(filter_engine: Engine) -> None:
     ],
 )
 def test_a_row_is_matched_once_with_all_patterns_of_a_field(filter: Filter) -> None:
-    where, params = to_sql(filter)
-    assert where.count("MATCHES") == 1
+    params = Parameters()
+    assert to_sql(filter, params).count("MATCHES") == 1
     [regex] = [value for value in params.values() if "|" in value]
     assert regex.count("|") == 99

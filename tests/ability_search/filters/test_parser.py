@@ -9,12 +9,14 @@ import pytest
 from ability_search.errors import InvalidInput
 from ability_search.filters.parser import parse_filter, source_filter
 from ability_search.filters.tree import EVERYTHING, And, Compare, Exists, Field, Not, OneOf, Or
+from ability_search.store.arcadedb.core import Parameters
 from ability_search.store.arcadedb.filter_sql import to_sql
 
 
 def test_an_empty_filter_matches_everything() -> None:
     assert parse_filter({}) == EVERYTHING
-    assert to_sql(EVERYTHING) == ("true", {})
+    params = Parameters()
+    assert (to_sql(EVERYTHING, params), params) == ("true", {})
 
 
 LANG = Field("metadata", ("lang",))

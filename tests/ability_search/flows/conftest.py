@@ -26,7 +26,7 @@ from ability_search.config.loader import load_settings
 from ability_search.config.schema import Settings
 from ability_search.ops.metrics.meter import UNMETERED, Meter
 from ability_search.store.arcadedb.client import BrokerScripts
-from ability_search.store.arcadedb.read import read_statement
+from ability_search.store.arcadedb.read import asked_of
 from ability_search.store.arcadedb.store import ArcadeStore
 from ability_search.store.memory import MemoryStore
 from ability_search.store.values import Read, Records
@@ -41,7 +41,7 @@ WATCHED = (
     Records("job", where={"state": "running"}, expired=True),
     Records("retired", expired=True),
 )
-WATCHING = tuple(read_statement([Read(of)]).text for of in WATCHED)
+WATCHING = tuple(asked_of([Read(of)])[0].text for of in WATCHED)
 """What workers ask at times of their own, which is no part of any call."""
 DIMENSIONS = 64
 MODEL = "words-64"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from ability_search.providers.embedder import EMBEDDINGS, RemoteEmbedder
 from ability_search.providers.transports import OverBroker
 from ability_search.store.arcadedb.client import BrokerScripts
 from ability_search.store.arcadedb.core import kind_type, link_type, source_type
-from ability_search.store.arcadedb.rows import chunk_row, link_row, source_row
+from ability_search.store.arcadedb.rows import chunk_row, source_row
 from ability_search.store.memory import MemoryStore
 from ability_search.store.pages import read_all
 from ability_search.store.records import Job
@@ -135,7 +135,7 @@ def _memory_table(store: MemoryStore, kind: str) -> list[Any]:
         if kind == source_type(name):
             return [source_row(source) for source in generation.sources.values()]
         if kind == link_type(name):
-            return [link_row(link) for link in generation.links]
+            return list(map(asdict, generation.links))
     return []
 
 

@@ -10,8 +10,8 @@ from statistics import fmean
 import pytest
 from tests.ability_search.flows.conftest import Network, Start, down
 
+from ability_search.extensions.evaluation.evaluator import per_query
 from ability_search.extensions.evaluation.judged_sets import Dataset, read_dataset
-from ability_search.extensions.evaluation.measurement import per_query
 
 DIRECTORY = Path(__file__).resolve().parents[2] / "data" / "cjk"
 LIMIT = 10

@@ -24,9 +24,10 @@ from tests.ability_search.flows.stored import (
     statistics,
     types,
 )
+from tests.contract.stored_records import chunk
 
 from ability_search.store.arcadedb.core import source_type
-from ability_search.store.arcadedb.write import stage_rows
+from ability_search.store.arcadedb.write import stage
 from ability_search.store.pages import read_all
 from ability_search.store.records import HIT
 from ability_search.store.values import Chunks, Read
@@ -335,7 +336,7 @@ async def test_what_dead_writers_left_staged_is_discarded_in_time(
     now = (await record(network, "docs")).updated_at
     hours = 3600 * 1000
     for token, age in (("dead", 7 * hours), ("alive", hours)):
-        text, params = stage_rows(token, [{"createdAt": now - age, "content": "x"}])
+        text, params = stage(token, [chunk("x", created_at=now - age)])
         await network.client.invoke(
             "arcade-command",
             {

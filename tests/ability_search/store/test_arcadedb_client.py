@@ -17,7 +17,7 @@ from ability_search.errors import DatabaseUnavailable, StatementRefused, TooLarg
 from ability_search.store.arcadedb.client import BrokerScripts, refusal
 from ability_search.store.arcadedb.core import Statement, rows_together
 from ability_search.store.arcadedb.database_schema import create_generation, schema
-from ability_search.store.arcadedb.read import read_statement
+from ability_search.store.arcadedb.read import asked_of
 from ability_search.store.arcadedb.search import SearchStatement
 from ability_search.store.records import Search
 from ability_search.store.values import Columns, Read, Records
@@ -27,7 +27,7 @@ from kadi_localnet.broker import serve_broker
 from kadi_localnet.database.embedded import EmbeddedDatabases
 from kadi_localnet.database.tools import database_tools
 
-RECORDS = read_statement([Read(Records("note"), limit=1)])
+RECORDS, _ = asked_of([Read(Records("note"), limit=1)])
 INSERT = Statement("BEGIN; INSERT INTO Collection SET key = 'a'; COMMIT;", {})
 MAP = "LET c = SELECT 1 AS n; RETURN {'c': $c};"
 

@@ -11,7 +11,7 @@ from tests.contract.stored_records import record_row, record_rows
 
 from ability_search.collection import Collection, checked_name, new_type, type_created_at
 from ability_search.errors import DatabaseUnavailable, InvalidInput, NotFound, StatementRefused
-from ability_search.store.arcadedb.record_rows import record_of
+from ability_search.store.arcadedb.rows import record_of
 from ability_search.store.arcadedb.store import ArcadeStore
 from ability_search.store.records import Searched
 from ability_search.store.registry import Registry

@@ -233,9 +233,7 @@ class Answerer:
 
 @asynccontextmanager
 async def open_answerer(
-    settings: Settings,
-    search: Search,
-    connect: Callable[[], Awaitable[Connection]],
+    settings: Settings, search: Search, connect: Callable[[], Awaitable[Connection]]
 ) -> AsyncIterator[Answerer]:
     """Yield the service that answers questions with the configured language model.
 

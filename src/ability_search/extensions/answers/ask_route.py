@@ -56,7 +56,6 @@ class Asking:
 OPERATIONS = (
     Operation(
         path="/ask",
-        name="ask",
         summary="Answer a question",
         description="Answer a question from the passages that a search finds, with citations that"
         " are checked. With `Accept: text/event-stream` the answer is streamed: `passages`, a"

@@ -11,17 +11,14 @@ from ability_search.extensions.answers.settings import Answers
 
 @hookimpl
 def register_settings() -> Sequence[type[Group]]:
-    """Return the settings."""
     return (Answers,)
 
 
 @hookimpl
 def register_commands() -> Sequence[Command]:
-    """Return the commands."""
     return (Command("ask", "ability_search.extensions.answers.ask_command", 110),)
 
 
 @hookimpl
 def register_routes() -> Sequence[str]:
-    """Return the modules of the routes of the gateway."""
     return ("ability_search.extensions.answers.ask_route",)

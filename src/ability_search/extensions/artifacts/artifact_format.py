@@ -239,11 +239,7 @@ _Day = Annotated[int, Meta(ge=FIRST_DAY, le=LAST_DAY)]
 _Share = Annotated[float, Meta(ge=0, le=1)]
 _Weight = Annotated[float, Meta(ge=0, le=1e6)]
 
-_USUAL: Mapping[Any, Any] = {
-    int: _Count,
-    int | None: _Count | None,
-    float | None: _Share | None,
-}
+_USUAL: Mapping[Any, Any] = {int: _Count, int | None: _Count | None, float | None: _Share | None}
 """Types of lines for types of records, where a format names no other."""
 
 

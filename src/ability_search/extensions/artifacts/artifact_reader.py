@@ -18,11 +18,7 @@ from pydantic import ValidationError
 
 from ability_search.collection import Collection
 from ability_search.documents import is_kind
-from ability_search.extensions.artifacts.artifact_files import (
-    CheckedFile,
-    json_object,
-    opened,
-)
+from ability_search.extensions.artifacts.artifact_files import CheckedFile, json_object, opened
 from ability_search.extensions.artifacts.artifact_format import (
     CHUNK_LINES,
     MANIFEST,

@@ -9,7 +9,6 @@ from ability_search.extension import Command, SearchOptions, hookimpl
 
 @hookimpl
 def register_commands() -> Sequence[Command]:
-    """Return the commands."""
     return (
         Command("build", "ability_search.extensions.artifacts.transfer", 210),
         Command("export", "ability_search.extensions.artifacts.transfer", 220),
@@ -21,7 +20,6 @@ def register_commands() -> Sequence[Command]:
 
 @hookimpl
 def register_search_options() -> Sequence[type[SearchOptions]]:
-    """Return the options of the command search."""
     from ability_search.extensions.artifacts.transfer import ArtifactChoice
 
     return (ArtifactChoice,)

@@ -29,15 +29,7 @@ from ability_search.extensions.artifacts.artifact_reader import (
     count_contents,
     read_vectors,
 )
-from ability_search.index.preparation import (
-    Labelling,
-    Prepared,
-    chunk_records,
-    content_hash,
-    prepare,
-    source_record,
-    vector_key,
-)
+from ability_search.index import preparation
 from ability_search.index.writer import expected_length
 from ability_search.text.analyzer import DEFAULT_LANGUAGE
 from ability_search.text.token_counter import TokenCounter
@@ -71,7 +63,7 @@ class SkillsArtifact(Importable):
     """The record of the collection that its skills become."""
     counts: Counts
     fingerprint: str
-    skills: Sequence[Prepared]
+    skills: Sequence[preparation.Prepared]
     """The skills in the order of their paths."""
 
     def items(self, name: str) -> Iterator[Item]:
@@ -87,7 +79,7 @@ def read_skills(
     *,
     settings: Settings,
     counter: TokenCounter,
-    label: Sequence[Labelling] = (),
+    label: Sequence[preparation.Labelling] = (),
 ) -> SkillsArtifact:
     """Read an index of skills.
 
@@ -149,8 +141,8 @@ def _prepared(
     vector: Sequence[float],
     recipe: Recipe,
     counter: TokenCounter,
-    label: Sequence[Labelling],
-) -> Prepared:
+    label: Sequence[preparation.Labelling],
+) -> preparation.Prepared:
     metadata: dict[str, Any] = {"id": line.id, "path": line.path}
     if line.keywords:
         metadata["keywords"] = line.keywords
@@ -161,17 +153,19 @@ def _prepared(
         metadata=metadata,
         format="text",
     )
-    hash_ = content_hash(document, recipe, counter=counter.name)
-    prepared = prepare(replace(document, content_hash=hash_), recipe, count=counter, label=label)
+    hash_ = preparation.content_hash(document, recipe, counter=counter.name)
+    prepared = preparation.prepare(
+        replace(document, content_hash=hash_), recipe, count=counter, label=label
+    )
     prepared.vectors = [np.array(vector) for _ in prepared.passages]
     return prepared
 
 
-def _item(prepared: Prepared, collection: Collection) -> Item:
+def _item(prepared: preparation.Prepared, collection: Collection) -> Item:
     now = collection.created_at
     # The text that was embedded is unknown, so the key is that of no text of a model.
     chunks = [
-        replace(chunk, vector_key=vector_key("", chunk.chunk_id))
-        for chunk in chunk_records(prepared, collection, now=now)
+        replace(chunk, vector_key=preparation.vector_key("", chunk.chunk_id))
+        for chunk in preparation.chunk_records(prepared, collection, now=now)
     ]
-    return Item(source_record(prepared, now=now), chunks)
+    return Item(preparation.source_record(prepared, now=now), chunks)

@@ -10,19 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from ability_search.extensions.cli import output
+from ability_search.extensions.cli import output, parameters
 from ability_search.extensions.cli.app import FAILED, app, command
 from ability_search.extensions.cli.clients import client_settings, report_bar
-from ability_search.extensions.cli.parameters import (
-    BrokerOption,
-    CollectionArgument,
-    CollectionsOption,
-    JsonOption,
-    ModelOption,
-    Patterns,
-    RevisionOption,
-    given,
-)
 
 if TYPE_CHECKING:
     from ability_search.extensions.artifacts.artifact_format import ChunksManifest, Counts, Manifest
@@ -40,18 +30,14 @@ ReplaceOption = Annotated[
 
 
 def with_artifacts(
-    broker: str | None,
-    work: Callable[[ArtifactService], Awaitable[T]],
-    *,
-    hidden: bool,
+    broker: str | None, work: Callable[[ArtifactService], Awaitable[T]], *, hidden: bool
 ) -> T:
     """Run ``work`` on artifacts as :func:`.with_services`; ``hidden`` hides the progress bars."""
     from ability_search.extensions.artifacts.artifact_service import ArtifactService, with_services
 
     progress = partial(report_bar, hidden=hidden)
     return with_services(
-        broker,
-        lambda services, _: work(ArtifactService(services, progress, output.warn)),
+        broker, lambda services, _: work(ArtifactService(services, progress, output.warn))
     )
 
 
@@ -65,11 +51,11 @@ def build(
     force: Annotated[bool, "Embed everything again."] = False,
     name: Annotated[str | None, "Name of the collection.  [default: the directory's name]"] = None,
     *,
-    files: Patterns,
-    model: ModelOption = None,
-    revision: RevisionOption = None,
-    broker: BrokerOption = None,
-    as_json: JsonOption = False,
+    files: parameters.Patterns,
+    model: parameters.ModelOption = None,
+    revision: parameters.RevisionOption = None,
+    broker: parameters.BrokerOption = None,
+    as_json: parameters.JsonOption = False,
 ) -> None:
     """Build an artifact from files, in the format that `export` writes.
 
@@ -83,7 +69,9 @@ def build(
     """
     from ability_search.extensions.cli.local_files import collection_name, select_paths
 
-    chosen = select_paths([path], files.root, **given(include=files.include, exclude=files.exclude))
+    chosen = select_paths(
+        [path], files.root, **parameters.given(include=files.include, exclude=files.exclude)
+    )
     wanted = name or collection_name(path)
     reused = None if force else base or directory
 
@@ -108,11 +96,11 @@ def build(
 
 @command(app, "export")
 def export(
-    collection: CollectionArgument,
+    collection: parameters.CollectionArgument,
     directory: DirectoryArgument,
-    revision: RevisionOption = None,
-    broker: BrokerOption = None,
-    as_json: JsonOption = False,
+    revision: parameters.RevisionOption = None,
+    broker: parameters.BrokerOption = None,
+    as_json: parameters.JsonOption = False,
 ) -> None:
     """Export a collection with its vectors to a directory.
 
@@ -139,8 +127,8 @@ def import_(
     model: Annotated[str | None, "Name of its embedding model on this network."] = None,
     replace: ReplaceOption = False,
     check: Annotated[bool, "Check the artifact without importing it."] = False,
-    broker: BrokerOption = None,
-    as_json: JsonOption = False,
+    broker: parameters.BrokerOption = None,
+    as_json: parameters.JsonOption = False,
 ) -> None:
     """Import an exported collection; its vectors are used as they are.
 
@@ -171,9 +159,9 @@ def import_(
 @command(app, "backup")
 def backup(
     directory: DirectoryArgument,
-    collection: CollectionsOption = None,
-    broker: BrokerOption = None,
-    as_json: JsonOption = False,
+    collection: parameters.CollectionsOption = None,
+    broker: parameters.BrokerOption = None,
+    as_json: parameters.JsonOption = False,
 ) -> None:
     """Export all collections, each to its own directory below DIR.
 
@@ -202,11 +190,11 @@ def backup(
 @command(app, "restore")
 def restore(
     directory: DirectoryArgument,
-    collection: CollectionsOption = None,
+    collection: parameters.CollectionsOption = None,
     name: Annotated[str | None, "New name, if only one collection is restored."] = None,
     replace: ReplaceOption = False,
-    broker: BrokerOption = None,
-    as_json: JsonOption = False,
+    broker: parameters.BrokerOption = None,
+    as_json: parameters.JsonOption = False,
 ) -> None:
     """Import the collections of a backup.
 

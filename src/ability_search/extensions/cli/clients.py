@@ -22,12 +22,7 @@ from ability_search.client.tool_client import (
 from ability_search.config.loader import load_settings
 from ability_search.config.schema import Settings
 from ability_search.extensions.cli import logs, output
-from ability_search.extensions.cli.parameters import (
-    BrokerOption,
-    JsonOption,
-    TimeoutOption,
-    given,
-)
+from ability_search.extensions.cli.parameters import BrokerOption, JsonOption, TimeoutOption, given
 from ability_search.extensions.cli.settings import Logging
 
 if TYPE_CHECKING:

@@ -9,18 +9,9 @@ from typing import Annotated, Any
 import typer
 
 from ability_search.client.tool_client import check_unicode
-from ability_search.extensions.cli import output
+from ability_search.extensions.cli import output, parameters
 from ability_search.extensions.cli.app import FAILED, NOT_FOUND, app, command
 from ability_search.extensions.cli.clients import LONG_CALL, CallOptions, with_client
-from ability_search.extensions.cli.parameters import (
-    BrokerOption,
-    CollectionArgument,
-    TimeoutOption,
-    YesOption,
-    given,
-    json_object,
-    tool_fields,
-)
 from ability_search.index.index_fields import RebuildFields
 
 _QUICK = CallOptions(timeout=30.0)
@@ -50,7 +41,7 @@ def collections(options: CallOptions = _QUICK) -> None:
 
 @command(app, "info")
 def info(
-    collection: CollectionArgument,
+    collection: parameters.CollectionArgument,
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="Sources per page.")] = 20,
     cursor: Annotated[str | None, "Cursor of the next page, printed by the previous one."] = None,
     options: CallOptions = _QUICK,
@@ -92,12 +83,12 @@ def _job_text(job: dict[str, Any]) -> str:
 
 @command(app, "delete")
 def delete(
-    collection: CollectionArgument,
+    collection: parameters.CollectionArgument,
     sources: Annotated[
         list[str] | None,
         typer.Option("--source", "-s", help="Delete only this source; repeatable."),
     ] = None,
-    yes: YesOption = False,
+    yes: parameters.YesOption = False,
     options: CallOptions = _DELETION,
 ) -> None:
     """Delete a collection, or sources of it.
@@ -131,7 +122,7 @@ def delete(
 
 @command(app, "reindex")
 def reindex(
-    collection: CollectionArgument,
+    collection: parameters.CollectionArgument,
     *,
     indexing: RebuildFields,
     clear: Annotated[bool, "Delete all chunks, keep settings."] = False,
@@ -149,8 +140,10 @@ def reindex(
         ability-search reindex docs --background
         ability-search reindex docs --cancel
     """
-    wanted = given(collection=collection, clear=clear, background=background, cancel=cancel)
-    wanted |= tool_fields(indexing)
+    wanted = parameters.given(
+        collection=collection, clear=clear, background=background, cancel=cancel
+    )
+    wanted |= parameters.tool_fields(indexing)
 
     answer = options.run("search-reindex", wanted)
     if not options.printed(answer):
@@ -170,8 +163,8 @@ def call(
             metavar="[JSON]", help="Input of the tool; @FILE reads a file, - reads stdin."
         ),
     ] = "{}",
-    broker: BrokerOption = None,
-    timeout: TimeoutOption = 60.0,
+    broker: parameters.BrokerOption = None,
+    timeout: parameters.TimeoutOption = 60.0,
 ) -> None:
     """Call any tool on the network and print its answer as JSON.
 
@@ -185,8 +178,7 @@ def call(
     value = _read(tool_input)
     check_unicode(value)
     answer = with_client(
-        broker,
-        lambda client: client.connection.invoke(tool, value, timeout=timeout, check=False),
+        broker, lambda client: client.connection.invoke(tool, value, timeout=timeout, check=False)
     )
     output.print_json(answer)
     if isinstance(answer, dict) and answer.get("success") is False:
@@ -203,4 +195,4 @@ def _read(text: str) -> dict[str, Any]:
         raise typer.BadParameter(f"{exc.filename}: {exc.strerror}", param_hint="JSON") from exc
     except ValueError as exc:
         raise typer.BadParameter(f"not UTF-8: {exc}", param_hint="JSON") from exc
-    return json_object(text, "JSON")
+    return parameters.json_object(text, "JSON")

@@ -65,10 +65,7 @@ def print_json(value: Any) -> None:
 
 
 def print_table(
-    columns: Sequence[str],
-    rows: Iterable[Sequence[object]],
-    *,
-    words: Container[str] | None = None,
+    columns: Sequence[str], rows: Iterable[Sequence[object]], *, words: Container[str] | None = None
 ) -> None:
     """Print a table, one line for each row; columns of numbers are right-aligned.
 

@@ -27,8 +27,7 @@ TimeoutOption = Annotated[
     float, typer.Option("--timeout", metavar="SECONDS", min=0.1, help="Timeout of a call.")
 ]
 DataDirOption = Annotated[
-    Path | None,
-    typer.Option("--data-dir", help="Data directory.  [default: data_dir]"),
+    Path | None, typer.Option("--data-dir", help="Data directory.  [default: data_dir]")
 ]
 
 
@@ -56,8 +55,7 @@ CollectionOption = Annotated[
     ),
 ]
 CollectionsOption = Annotated[
-    list[str] | None,
-    typer.Option("--collection", "-c", help="Only this collection; repeatable."),
+    list[str] | None, typer.Option("--collection", "-c", help="Only this collection; repeatable.")
 ]
 AllCollectionsOption = Annotated[
     list[str] | None,
@@ -76,15 +74,13 @@ ExcludeOption = Annotated[
 ]
 ModelOption = Annotated[str | None, typer.Option(help="Embedding model.")]
 RevisionOption = Annotated[
-    str | None,
-    typer.Option(help="Revision of the sources.  [default: a hash of their texts]"),
+    str | None, typer.Option(help="Revision of the sources.  [default: a hash of their texts]")
 ]
 
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 SupervisedOption = Annotated[bool, typer.Option("--supervised", hidden=True)]
 WaitOption = Annotated[
-    float,
-    typer.Option("--wait", metavar="SECONDS", min=0, help="How long to wait for the broker."),
+    float, typer.Option("--wait", metavar="SECONDS", min=0, help="How long to wait for the broker.")
 ]
 
 

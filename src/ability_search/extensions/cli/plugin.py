@@ -11,13 +11,11 @@ from ability_search.extensions.cli.settings import Logging, Metrics
 
 @hookimpl
 def register_settings() -> Sequence[type[Group]]:
-    """Return the settings."""
     return (Logging, Metrics)
 
 
 @hookimpl
 def register_commands() -> Sequence[Command]:
-    """Return the commands."""
     return (
         Command("extensions", "ability_search.extensions.cli.app", 75),
         Command("index", "ability_search.extensions.cli.index", 80),

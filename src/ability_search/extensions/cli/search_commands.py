@@ -16,19 +16,10 @@ import typer
 from ability_search.client import Hits, Neighbours, SearchClient
 from ability_search.client.tool_client import ToolClient
 from ability_search.extension import SearchOptions, loaded
-from ability_search.extensions.cli import output
+from ability_search.extensions.cli import output, parameters
 from ability_search.extensions.cli.app import NOT_FOUND, app, bundled, command
 from ability_search.extensions.cli.clients import CALL, CallOptions, with_client
 from ability_search.extensions.cli.derived_options import derived_options
-from ability_search.extensions.cli.parameters import (
-    AllCollectionsOption,
-    BrokerOption,
-    FilterOption,
-    TimeoutOption,
-    all_or_named,
-    given,
-    json_object,
-)
 from ability_search.search.response import Hit
 from ability_search.tools.inputs import QueryInput
 
@@ -90,13 +81,13 @@ def query_options(function: Callable[..., None]) -> Callable[..., None]:
 @query_options
 def search(
     query: Annotated[str, "Query text."],
-    collection: AllCollectionsOption = None,
+    collection: parameters.AllCollectionsOption = None,
     k: LimitOption = 10,
     semantic: SemanticOption = False,
     keyword: Annotated[bool, "Keyword search only."] = False,
     hybrid: Annotated[bool, "Both (the default)."] = False,
     min_score: MinScoreOption = None,
-    condition: FilterOption = None,
+    condition: parameters.FilterOption = None,
     start: FromOption = None,
     end: Annotated[str | None, typer.Option("--to", metavar="DAY", help="Last such day.")] = None,
     literal: LiteralOption = False,
@@ -124,11 +115,11 @@ def search(
         ability-search search "slow queries" --artifact hub/search --own own/search
     """
     added = _added(options)
-    wanted = {"collection": collection} | given(
+    wanted = {"collection": collection} | parameters.given(
         mode=_mode(semantic=semantic, keyword=keyword, hybrid=hybrid),
         min_score=min_score,
-        filter=None if condition is None else json_object(condition, "--filter"),
-        time_range=given(**{"from": start, "to": end}) or None,
+        filter=None if condition is None else parameters.json_object(condition, "--filter"),
+        time_range=parameters.given(**{"from": start, "to": end}) or None,
         **options,
     )
     if literal:
@@ -138,7 +129,7 @@ def search(
         for each in added
         for text in each.apply(wanted, broker=calling.broker, hidden=calling.as_json)
     ]
-    wanted["collection"] = all_or_named(wanted["collection"])
+    wanted["collection"] = parameters.all_or_named(wanted["collection"])
     found = with_client(
         calling.broker,
         lambda tools: SearchClient.over(tools, timeout=calling.timeout).query(
@@ -166,7 +157,7 @@ def similar(
     ] = None,
     k: LimitOption = 10,
     min_score: MinScoreOption = None,
-    condition: FilterOption = None,
+    condition: parameters.FilterOption = None,
     calling: CallOptions = CALL,
 ) -> None:
     """Find the nearest neighbours of a chunk, or of a source, in its collection.
@@ -175,7 +166,7 @@ def similar(
         ability-search similar docs:guide/install.md:0 -k 5
         ability-search similar guide/install.md -c docs
     """
-    wanted = None if condition is None else json_object(condition, "--filter")
+    wanted = None if condition is None else parameters.json_object(condition, "--filter")
     # A collection name has no colon, so the part before the first one is the name.
     name = collection or chunk.partition(":")[0]
     start = {"source" if collection else "chunk_id": chunk}
@@ -197,8 +188,8 @@ def mark(
         str, typer.Option("--agent", metavar="NAME", help="Agent that the mark is recorded for.")
     ],
     not_useful: Annotated[bool, "Mark them as not useful instead."] = False,
-    broker: BrokerOption = None,
-    timeout: TimeoutOption = 60.0,
+    broker: parameters.BrokerOption = None,
+    timeout: parameters.TimeoutOption = 60.0,
 ) -> None:
     """Mark hits as useful, or not useful, for an agent.
 
@@ -313,9 +304,7 @@ def print_hit(place: int, hit: Hit, *, stale: bool) -> None:
     out = output.stdout()
     where = output.plain(place_of(hit))
     title = output.plain(hit.breadcrumb or hit.title)
-    out.print(
-        f"[bold]{place}.[/bold] [green]{hit.score:.3f}[/green] [cyan]{where}[/cyan]  {title}",
-    )
+    out.print(f"[bold]{place}.[/bold] [green]{hit.score:.3f}[/green] [cyan]{where}[/cyan]  {title}")
     if hit.of:
         out.print(f"   of {output.plain(hit.of)}", soft_wrap=True)
     if stale:

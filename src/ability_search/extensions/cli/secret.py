@@ -2,18 +2,159 @@
 
 from __future__ import annotations
 
+import base64
 import getpass
 import os
+import re
 import sys
+import tomllib
+from collections.abc import Mapping, MutableMapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, NamedTuple
 
+import tomlkit
 import typer
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+from tomlkit.exceptions import TOMLKitError
 
-from ability_search.config.vault import reveal
+from ability_search.config.config_files import Report, find_own, read_file
+from ability_search.config.sources import (
+    base_of,
+    from_config,
+    from_defaults,
+    from_environment,
+    key_file,
+)
+from ability_search.config.vault import (
+    KEY_BYTES,
+    NONCE_BYTES,
+    SCHEME,
+    SECRET_NAME,
+    SECRETS,
+    associated,
+    load_key,
+    reveal,
+    stored_secrets,
+)
+from ability_search.errors import ConfigurationError
 from ability_search.extensions.cli import output
 from ability_search.extensions.cli.app import NOT_FOUND, app, command, new_group
-from ability_search.extensions.cli.secret_file import locate_secrets, read_vault, set_secret
+from ability_search.ops.locks import locked, replace_file
+
+_VAULT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+
+
+class SecretFiles(NamedTuple):
+    """Paths of the secrets file and its key."""
+
+    path: Path
+    """The secrets.toml found by walking up, else the one to create in the working directory."""
+    key_file: Path
+
+
+def locate_secrets(environ: Mapping[str, str], cwd: Path) -> SecretFiles:
+    """Return the files that `secret set|get|list` use, without reading any secret.
+
+    Raises:
+        ConfigurationError: if config.yml is invalid.
+    """
+    report = Report()
+    base = base_of(environ, cwd.absolute())
+    layer = from_defaults(environ, base) | from_config(base, report)
+    if report.problems:
+        raise ConfigurationError(*report.problems)
+    path = find_own(SECRETS, base.directory, report).path or base.directory / SECRETS.name
+    return SecretFiles(path, key_file(layer | from_environment(environ, base)))
+
+
+def set_secret(path: Path, vault: str, key: str, value: str, *, key_file: Path) -> None:
+    """Encrypt a secret and store it in the file, which is created with mode 0600 if missing.
+
+    The rest of the file is unchanged, comments included. The key file is created on first use.
+
+    Raises:
+        ConfigurationError: if a name or the value is invalid, the file or the key cannot be read
+            or written, or another process is writing the file.
+    """
+    _check_names(vault, key)
+    if not value:
+        raise ConfigurationError(f"{key}: the value is empty")
+    path = path.resolve()
+    _create_key(key_file)
+    cipher = ChaCha20Poly1305(load_key(key_file))
+    nonce = os.urandom(NONCE_BYTES)
+    sealed = nonce + cipher.encrypt(nonce, value.encode(), associated(vault, key))
+    text = f"ENC[{SCHEME}{base64.urlsafe_b64encode(sealed).decode()}]"
+    busy = ConfigurationError(
+        f"{path.parent / SECRETS.name}: another process is writing this file."
+        " Run the command again."
+    )
+    try:
+        # Without the lock, two writers could overwrite each other's secret.
+        with locked(path.parent, busy):
+            replace_file(path, _with_secret(path, vault, key, text).encode())
+    except OSError as exc:
+        raise ConfigurationError(f"{path}: cannot be written: {exc.strerror}") from exc
+
+
+def read_vault(path: Path, vault: str) -> dict[str, str]:
+    """Return the secrets of a vault as stored in a file, if it exists; see :func:`stored_secrets`.
+
+    Raises:
+        ConfigurationError: if the file cannot be read, or a value is not a string.
+    """
+    return stored_secrets(read_file(path), path, vault) if path.exists() else {}
+
+
+def _check_names(vault: str, key: str) -> None:
+    if not _VAULT_NAME.fullmatch(vault):
+        raise ConfigurationError(f"vault {vault!r}: expected letters, digits, - and _")
+    if not SECRET_NAME.fullmatch(key):
+        raise ConfigurationError(
+            f"secret {key!r}: expected a name like SEARCH_API_KEY (A-Z, 0-9, _ and -)"
+        )
+
+
+def _create_key(path: Path) -> None:
+    """Create the key file, unless it exists."""
+    try:
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            key = base64.b64encode(os.urandom(KEY_BYTES)) + b"\n"
+            # Of two processes that create it, both use the key of the first.
+            replace_file(path, key, keep=True)
+    except OSError as exc:
+        raise ConfigurationError(
+            f"{path}: the key cannot be read or created: {exc.strerror}"
+        ) from exc
+
+
+def _with_secret(path: Path, vault: str, key: str, text: str) -> str:
+    try:
+        old = path.read_text(encoding="utf-8-sig") if path.exists() else ""
+        document = tomlkit.parse(old)
+        about = _descend(document, "vaults", vault)
+        if not about:
+            about["encryption"] = "chacha20-poly1305"
+        about.pop(key, None)
+        _descend(document, "secrets", vault)[key] = text
+        written = tomlkit.dumps(document)
+        if tomllib.loads(written)["secrets"][vault][key] != text:
+            raise ValueError(key)
+        return written
+    except (TOMLKitError, AttributeError, TypeError, ValueError, KeyError) as exc:
+        raise ConfigurationError(
+            f"{path}: [secrets.{vault}] cannot be edited; nothing was written"
+        ) from exc
+
+
+def _descend(document: tomlkit.TOMLDocument, part: str, vault: str) -> MutableMapping[str, Any]:
+    inner = document.setdefault(part, tomlkit.table(is_super_table=True))
+    table = inner.setdefault(vault, tomlkit.table())
+    if not isinstance(table, MutableMapping):
+        raise TypeError(vault)
+    return table
+
 
 group = new_group("Set, check and list the encrypted secrets in secrets.toml.")
 app.add_typer(group, name="secret")

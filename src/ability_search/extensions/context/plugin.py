@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 @hookimpl
 def register_query_options() -> Sequence[type[QueryInput]]:
-    """Return the options of search-query."""
     from ability_search.extensions.context import ContextOptions
 
     return (ContextOptions,)
@@ -22,7 +21,6 @@ def register_query_options() -> Sequence[type[QueryInput]]:
 
 @hookimpl
 def register_stages() -> Sequence[Stage]:
-    """Return the stages of a query."""
     from ability_search.extensions.context.context_expansion import CONTEXT_EXPANSION, CONTEXTS
     from ability_search.extensions.context.token_budget import TOKEN_BUDGET
 

@@ -149,10 +149,7 @@ def paired(a: Values, b: Values, *, resamples: int = RESAMPLES) -> Difference:
         low, high = float(interval.low), float(interval.high)
     if len(changed) > 1:
         test = stats.permutation_test(
-            (changed,),
-            np.mean,
-            permutation_type="samples",
-            **_resampling(changed, resamples),
+            (changed,), np.mean, permutation_type="samples", **_resampling(changed, resamples)
         )
         p = float(test.pvalue)
     return Difference(

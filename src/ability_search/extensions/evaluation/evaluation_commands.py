@@ -50,8 +50,7 @@ _WORDS = ("mode", "category", "metric", "query", "text")
 
 
 group = new_group(
-    "Evaluate the ranking on a judged set (`eval DIR`), or compare two runs.",
-    cls=DefaultGroup,
+    "Evaluate the ranking on a judged set (`eval DIR`), or compare two runs.", cls=DefaultGroup
 )
 app.add_typer(group, name="eval")
 
@@ -230,7 +229,7 @@ def _show_run(run: EvaluationRun, *, as_json: bool) -> None:
         f" {output.counted(run.dataset.documents, 'document')} in"
         f" {output.counted(run.collection['chunks'], 'chunk')},"
         f" {output.plain(run.collection['model'])}; collection"
-        f" {output.plain(run.collection['name'])}{_moments(run)}",
+        f" {output.plain(run.collection['name'])}{_moments(run)}"
     )
     rows = [
         (mode, *map(_short, found.metrics.values()), f"{found.milliseconds.median:.1f}")
@@ -244,7 +243,7 @@ def _show_run(run: EvaluationRun, *, as_json: bool) -> None:
             out.print(
                 f"{mode}: {len(found.negatives)} queries without an answer; score of the first hit:"
                 f" median {scores['unanswered']:.3f}, highest {scores['unansweredMax']:.3f};"
-                f" with an answer: median {scores['answered']:.3f}",
+                f" with an answer: median {scores['answered']:.3f}"
             )
 
 

@@ -1,4 +1,12 @@
-"""One evaluation over a connection: index missing documents, run the queries, score the hits."""
+"""One evaluation over a connection: index missing documents, run the queries, score the hits.
+
+The metrics are computed by ir-measures, which calls the code of trec_eval. The gain of nDCG is the
+grade, discounted by log2(rank + 1); all other metrics count a document as relevant from grade 1.
+Only the order of a ranking is passed on, so that equal scores do not change it.
+
+Järvelin and Kekäläinen, *Cumulated gain-based evaluation of IR techniques*, 2002 (nDCG); Voorhees,
+*The TREC-8 Question Answering Track Report*, 1999 (MRR).
+"""
 
 from __future__ import annotations
 
@@ -12,7 +20,12 @@ from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from functools import partial
 from hashlib import sha256
-from typing import Any
+from statistics import fmean
+from typing import Any, TypeVar
+
+import ir_measures
+import numpy as np
+from ir_measures import RR, R, Success, nDCG
 
 from ability_search import __version__
 from ability_search.bounded_batches import batches, text_bytes
@@ -25,11 +38,80 @@ from ability_search.client.tool_client import (
 )
 from ability_search.errors import SearchError, first_failure
 from ability_search.extensions.cli.local_files import collection_name, list_sources
+from ability_search.extensions.evaluation import runs
 from ability_search.extensions.evaluation.evaluation_options import EvaluationOptions, Mode
-from ability_search.extensions.evaluation.judged_sets import Dataset, JudgedQuery
-from ability_search.extensions.evaluation.measurement import measured
-from ability_search.extensions.evaluation.runs import EvaluationRun, Indexing, Outcome
+from ability_search.extensions.evaluation.judged_sets import Dataset, JudgedQuery, Qrels
 from ability_search.index.preparation import LAYOUT
+
+CUTOFFS = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 200, 300, 500, 700, 1000)
+"""Ranks of the recall curve."""
+
+_MEASURES = {"nDCG": nDCG, "Recall": R, "MRR": RR, "Hit": Success}
+
+K = TypeVar("K")
+Rankings = Mapping[str, Sequence[str]]
+"""Query -> its documents, best first, without duplicates."""
+
+
+def measured(dataset: Dataset, outcomes: Mapping[str, runs.Outcome], *, limit: int) -> runs.ModeRun:
+    """Return the run of a mode; the metrics of its outcomes are set.
+
+    Args:
+        dataset: The set.
+        outcomes: The outcomes of all its queries, by id.
+        limit: Documents ranked for each query.
+    """
+    answered = {query.id: outcomes[query.id] for query in dataset.queries}
+    rankings = {id: outcome.documents for id, outcome in answered.items()}
+    for id, metrics in per_query(dataset.qrels, rankings, limit=limit).items():
+        answered[id].metrics = metrics
+    times = [outcome.milliseconds for outcome in outcomes.values()]
+    median, p95 = np.percentile(times, [50, 95]).tolist()
+    return runs.ModeRun(
+        metrics=runs.means(answered),
+        recall_curve=recall_curve(dataset.qrels, rankings, limit=limit),
+        milliseconds=runs.Latency(median=round(median, 2), p95=round(p95, 2)),
+        queries=answered,
+        negatives={query.id: outcomes[query.id] for query in dataset.negatives},
+    )
+
+
+def per_query(qrels: Qrels, rankings: Rankings, *, limit: int) -> dict[str, dict[str, float]]:
+    """Return every metric of every judged query; 0 for a query without a ranking or hits.
+
+    Args:
+        qrels: The judgements.
+        rankings: The rankings.
+        limit: Length of the rankings; metrics with a larger cutoff are omitted.
+    """
+    measures = {}
+    for name in runs.METRICS:
+        kind, _, cutoff = name.partition("@")
+        if int(cutoff) <= limit:
+            measures[_MEASURES[kind] @ int(cutoff)] = name
+    return _values(measures, qrels, rankings)
+
+
+def recall_curve(qrels: Qrels, rankings: Rankings, *, limit: int) -> dict[int, float]:
+    """Return rank -> mean recall at that rank, up to ``limit``."""
+    ranks = [rank for rank in CUTOFFS if rank <= limit]
+    values = _values({R @ rank: rank for rank in ranks}, qrels, rankings).values()
+    return {rank: fmean(each[rank] for each in values) for rank in ranks}
+
+
+def _values(
+    measures: Mapping[Any, K], qrels: Qrels, rankings: Rankings
+) -> dict[str, dict[K, float]]:
+    """Return the value of each measure by its name, for each judged query."""
+    found = {query: dict.fromkeys(measures.values(), 0.0) for query in qrels}
+    scored = {
+        query: {document: -float(rank) for rank, document in enumerate(documents)}
+        for query, documents in rankings.items()
+    }
+    for value in ir_measures.iter_calc(list(measures), qrels, scored):
+        found[value.query_id][measures[value.measure]] = value.value
+    return found
+
 
 ShowProgress = Callable[[str, int], AbstractContextManager[Advance]]
 """Shows the progress of a named operation of some length during a block."""
@@ -46,7 +128,7 @@ async def evaluate(
     options: EvaluationOptions,
     recipe: Mapping[str, Any],
     progress: ShowProgress,
-) -> EvaluationRun:
+) -> runs.EvaluationRun:
     """Evaluate a set in every requested mode.
 
     Args:
@@ -81,7 +163,7 @@ async def evaluate(
                 advance,
             )
         modes[mode.value] = measured(dataset, outcomes, limit=options.limit)
-    return EvaluationRun(
+    return runs.EvaluationRun(
         name=options.name or slug,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         versions=_versions(),
@@ -140,7 +222,7 @@ async def index_missing(
     fields: Mapping[str, Any],
     options: EvaluationOptions,
     progress: ShowProgress,
-) -> Indexing:
+) -> runs.Indexing:
     """Index the documents that are not indexed yet, in batches of bounded size.
 
     Args:
@@ -164,7 +246,7 @@ async def index_missing(
             stored = set(await list_sources(call, collection))
     missing = (each for each in dataset.documents() if each["source"] not in stored)
     limits = client.settings.limits
-    result, done = Indexing(seconds=0.0, added=0, failed=[]), 0
+    result, done = runs.Indexing(seconds=0.0, added=0, failed=[]), 0
     with progress("indexing", len(dataset.sources - stored)) as advance:
         for batch in batches(
             missing,
@@ -189,13 +271,13 @@ async def index_missing(
 
 
 async def run_queries(
-    ask: Callable[[JudgedQuery], Awaitable[Outcome]],
+    ask: Callable[[JudgedQuery], Awaitable[runs.Outcome]],
     queries: Sequence[JudgedQuery],
     concurrency: int,
     advance: Advance,
-) -> dict[str, Outcome]:
+) -> dict[str, runs.Outcome]:
     """Return the outcome of each query by its id; raise the first failure unchanged."""
-    outcomes: dict[str, Outcome] = {}
+    outcomes: dict[str, runs.Outcome] = {}
     waiting = iter(queries)
 
     async def work() -> None:
@@ -214,7 +296,7 @@ async def run_queries(
 
 async def run_query(
     call: Call, fields: Mapping[str, Any], query: JudgedQuery, *, limit: int
-) -> Outcome:
+) -> runs.Outcome:
     """Run one query, and rank documents by their best chunk.
 
     Args:
@@ -238,7 +320,7 @@ async def run_query(
     best: dict[str, float] = {}
     for hit in answer["results"]:
         best.setdefault(hit["source"], hit["score"])
-    return Outcome(
+    return runs.Outcome(
         text=query.text,
         category=query.category,
         documents=list(best),

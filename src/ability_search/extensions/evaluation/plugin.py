@@ -9,5 +9,4 @@ from ability_search.extension import Command, hookimpl
 
 @hookimpl
 def register_commands() -> Sequence[Command]:
-    """Return the commands."""
     return (Command("eval", "ability_search.extensions.evaluation.evaluation_commands", 270),)

@@ -66,9 +66,7 @@ FORMATS = (
         holds_documents=True,
     ),
     Format(
-        name="notebook",
-        suffixes=(".ipynb",),
-        text=f"{_HOME}.tables_and_notebooks:read_notebook",
+        name="notebook", suffixes=(".ipynb",), text=f"{_HOME}.tables_and_notebooks:read_notebook"
     ),
     Format(
         name="odf",
@@ -93,9 +91,7 @@ FORMATS = (
     Format(name="svg", suffixes=(".svg",), binary=f"{_HOME}.html:read_svg"),
     replace(TEXT, text=f"{_HOME}.conversations:read_text"),
     replace(
-        UNKNOWN,
-        text=f"{_HOME}.conversations:read_unknown",
-        decode=f"{_HOME}.encodings:detected",
+        UNKNOWN, text=f"{_HOME}.conversations:read_unknown", decode=f"{_HOME}.encodings:detected"
     ),
     Format(name="xlsx", suffixes=(".xlsm", ".xlsx"), binary=f"{_HOME}.office_documents:read_xlsx"),
 )

@@ -12,14 +12,7 @@ from itertools import chain, islice
 from ability_search.documents import Passage
 from ability_search.text.chunkers import boundaries
 from ability_search.text.chunkers.boundaries import Span
-from ability_search.text.chunkers.chunk_packing import (
-    ITEM,
-    VERBATIM,
-    Ruler,
-    Unit,
-    clipped,
-    pack,
-)
+from ability_search.text.chunkers.chunk_packing import ITEM, VERBATIM, Ruler, Unit, clipped, pack
 
 _STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*+'
 _OTHER = r'[\[\]{},]|[^\s"\[\]{},:]++'

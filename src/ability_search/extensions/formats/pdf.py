@@ -7,15 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from ability_search.extensions.formats.foreign_files import (
-    NO_RECOGNITION,
-    PAGE_END,
-    ForeignReading,
-    OutOfTime,
-    Recognize,
-    known,
-    library,
-)
+from ability_search.extensions.formats import foreign_files
 from ability_search.text.formats import Bounds, Extracted, Unreadable, too_much_text
 
 _PASSWORD = 4
@@ -34,9 +26,9 @@ def read_image(_name: str, data: bytes, bounds: Bounds) -> Extracted:
     Raises:
         Unreadable: if it has none, or images cannot be read.
     """
-    recognize = ForeignReading.within(bounds).recognize
+    recognize = foreign_files.ForeignReading.within(bounds).recognize
     if recognize is None:
-        raise Unreadable(f"an image; {NO_RECOGNITION}")
+        raise Unreadable(f"an image; {foreign_files.NO_RECOGNITION}")
     text = recognize(data)
     if not text.strip():
         raise Unreadable("an image without text")
@@ -55,12 +47,12 @@ def read_pdf(_name: str, data: bytes, bounds: Bounds) -> Extracted:
     Raises:
         Unreadable: if it is corrupt or encrypted, or has no text.
     """
-    pdfium = library("pypdfium2", reads="PDF files")
+    pdfium = foreign_files.library("pypdfium2", reads="PDF files")
     unread: list[tuple[int, str]] = []
     try:
         document = pdfium.PdfDocument(data)
         document.init_forms()
-        pages = list(_pages(pdfium, document, ForeignReading.within(bounds), unread))
+        pages = list(_pages(pdfium, document, foreign_files.ForeignReading.within(bounds), unread))
         about: Mapping[str, str] = document.get_metadata_dict()
     except pdfium.PdfiumError as exc:
         # The code may be that of an earlier failure; this entry is never compressed.
@@ -70,30 +62,27 @@ def read_pdf(_name: str, data: bytes, bounds: Bounds) -> Extracted:
         raise Unreadable("encrypted: needs a password") from exc
     if not any(pages):
         raise Unreadable(unread[0][1] if unread else "no text in it")
-    metadata = known(
+    metadata = foreign_files.known(
         author=about.get("Author"),
         subject=about.get("Subject"),
         keywords=about.get("Keywords"),
         created=_day(about.get("CreationDate")),
     )
     return Extracted(
-        "".join(f"{page}{PAGE_END}" for page in pages),
+        "".join(f"{page}{foreign_files.PAGE_END}" for page in pages),
         "text",
-        title=known(title=about.get("Title")).get("title"),
+        title=foreign_files.known(title=about.get("Title")).get("title"),
         metadata={**metadata, "pages": len(pages)},
         unread=tuple(_page_ranges(unread)),
     )
 
 
 def _pages(
-    pdfium: Any,
-    document: Any,
-    bounds: ForeignReading,
-    unread: list[tuple[int, str]],
+    pdfium: Any, document: Any, bounds: foreign_files.ForeignReading, unread: list[tuple[int, str]]
 ) -> Iterator[str]:
     """Yield the text of each page; add the numbers of unreadable ones, with the reason."""
     room = bounds.text
-    read = bounds.recognize or Unreadable(f"scanned; {NO_RECOGNITION}")
+    read = bounds.recognize or Unreadable(f"scanned; {foreign_files.NO_RECOGNITION}")
     for number in range(len(document)):
         page = _flattened(pdfium, document, number)
         text = _cleaned(page.get_textpage().get_text_bounded())
@@ -101,9 +90,9 @@ def _pages(
             text = text or _recognized(page, read)
         except Unreadable as exc:
             unread.append((number + 1, str(exc)))
-            read = exc if isinstance(exc, OutOfTime) else read
+            read = exc if isinstance(exc, foreign_files.OutOfTime) else read
         page.close()
-        room -= len(text.encode("utf-8", "replace")) + len(PAGE_END)
+        room -= len(text.encode("utf-8", "replace")) + len(foreign_files.PAGE_END)
         if room < 0:
             raise too_much_text(bounds)
         yield text
@@ -129,7 +118,7 @@ def _page_ranges(unread: Sequence[tuple[int, str]]) -> Iterator[tuple[str, str]]
         yield f"page={numbers[0]}{last}", reason
 
 
-def _recognized(page: Any, read: Recognize | Unreadable) -> str:
+def _recognized(page: Any, read: foreign_files.Recognize | Unreadable) -> str:
     """Return the text of a page with images, and of any other page nothing.
 
     Raises:

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 @hookimpl
 def register_steps() -> AddedSteps:
-    """Return the steps of indexing."""
     from ability_search.extensions.formats.front_matter import front_matter_warnings
     from ability_search.extensions.formats.semantic import turning_points
     from ability_search.extensions.formats.sent_documents import read_document
@@ -30,7 +29,6 @@ def register_steps() -> AddedSteps:
 
 @hookimpl
 def register_formats() -> Sequence[Format]:
-    """Return the formats."""
     from ability_search.extensions.formats.format_table import FORMATS
 
     return FORMATS

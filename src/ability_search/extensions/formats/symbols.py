@@ -89,10 +89,7 @@ _UNNAMED = {
     "init_declaration": "init",
     "secondary_constructor": "constructor",
 }
-_WRAPPERS = {
-    "decorated_definition": "definition",
-    "export_statement": "declaration",
-}
+_WRAPPERS = {"decorated_definition": "definition", "export_statement": "declaration"}
 _ENDS_IN_DEFINITION = frozenset({"annotated_expression", "template_declaration"})
 _ANNOTATED_CLASS = "infix_expression"
 """Below an annotation, the grammar of Kotlin takes ``class`` in ``enum class A`` for an infix

@@ -73,16 +73,14 @@ def application(handlers: Handlers, *, host: str, added: Sequence[AddedRoutes]) 
         added: Routes of extensions.
     """
     settings = handlers.settings
-    states = {item.name: each.state for each in added for item in each.operations}
+    states = {item.id: each.state for each in added for item in each.operations}
     described = operations()
     public = frozenset(item.path for item in described if item.public)
     app = Starlette(
         routes=[
             *(
                 Route(
-                    each.path,
-                    _endpoint(each, states.get(each.name, handlers)),
-                    methods=[each.method],
+                    each.path, _endpoint(each, states.get(each.id, handlers)), methods=[each.method]
                 )
                 for each in described
             ),

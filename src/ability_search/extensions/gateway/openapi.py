@@ -35,7 +35,7 @@ class Operation:
 
     Attributes:
         path: Path of the route; names in braces are parameters.
-        name: Unique name of the operation.
+        name: Unique name of the operation; by default the last part of the path.
         summary: Title.
         description: Further text.
         handler: Answers a request.
@@ -48,7 +48,7 @@ class Operation:
     """
 
     path: str
-    name: str
+    name: str = ""
     summary: str
     description: str = ""
     handler: Handler
@@ -57,6 +57,11 @@ class Operation:
     responses: Mapping[int, tuple[str, Content]]
     errors: tuple[str, ...] = ()
     public: bool = False
+
+    @property
+    def id(self) -> str:
+        """Return the name."""
+        return self.name or self.path.rpartition("/")[2]
 
     @property
     def method(self) -> str:
@@ -110,7 +115,7 @@ def document(operations: Iterable[Operation], *, secured: bool) -> dict[str, Any
 
 
 def _described(item: Operation, references: References, secured: bool) -> dict[str, Any]:
-    described: dict[str, Any] = {"operationId": item.name, "summary": item.summary}
+    described: dict[str, Any] = {"operationId": item.id, "summary": item.summary}
     if item.description:
         described["description"] = item.description
     if item.parameters:

@@ -157,7 +157,6 @@ def _calling(tool: str, translate: Callable[[Fields], Mapping[str, Any]]) -> Han
 def _tool(row: ToolRow) -> Operation:
     return Operation(
         path=f"/tools/{row.name}",
-        name=row.name,
         summary=row.title,
         description=row.description,
         handler=_calling(row.name, dict),
@@ -181,7 +180,6 @@ _OPERATIONS: tuple[Operation, ...] = (
     replace(
         _tool(BY_NAME[INGEST]),
         path="/ingest",
-        name="ingest",
         summary="Index a text",
         description="Index one text in the collection `tag`.",
         handler=_calling(INGEST, ingested),
@@ -190,7 +188,6 @@ _OPERATIONS: tuple[Operation, ...] = (
     replace(
         _tool(BY_NAME[INGEST]),
         path="/files",
-        name="files",
         summary="Index files",
         description="Index files that are sent with the request. A file that cannot be read or is"
         " empty is listed in `failed`, and an empty one is deleted from the collection; if none can"
@@ -201,7 +198,6 @@ _OPERATIONS: tuple[Operation, ...] = (
     replace(
         _tool(BY_NAME[SEARCH]),
         path="/search",
-        name="search",
         description="Same as `search-query`; the default is to search all collections.",
         handler=_calling(SEARCH, searched),
         body=SearchInput,
@@ -216,7 +212,6 @@ _OPERATIONS: tuple[Operation, ...] = (
     ),
     Operation(
         path="/collections",
-        name="collections",
         summary=_LIST.title,
         description=_LIST.summary,
         handler=Handlers.collections,
@@ -240,7 +235,6 @@ _OPERATIONS: tuple[Operation, ...] = (
     ),
     Operation(
         path="/health",
-        name="health",
         summary="State of each component",
         handler=Handlers.health,
         responses={
@@ -252,7 +246,6 @@ _OPERATIONS: tuple[Operation, ...] = (
     ),
     Operation(
         path="/ready",
-        name="ready",
         summary="Whether the gateway can serve calls",
         handler=Handlers.ready,
         responses={204: ("It can.", None)},
@@ -261,14 +254,12 @@ _OPERATIONS: tuple[Operation, ...] = (
     ),
     Operation(
         path="/metrics",
-        name="metrics",
         summary="Metrics of the gateway, for Prometheus",
         handler=Handlers.numbers,
         responses={200: ("Prometheus text format.", MEDIA_TYPE)},
     ),
     Operation(
         path="/network",
-        name="network",
         summary="Tools on the network and their providers",
         handler=Handlers.tools,
         responses={200: ("The tools visible to this gateway.", NetworkTools)},
@@ -284,7 +275,6 @@ _OPERATIONS: tuple[Operation, ...] = (
     ),
     Operation(
         path="/events",
-        name="events",
         summary="Live progress of indexing",
         description="Events `progress` {jobId, collection, done, total, stage},"
         " `completed` {jobId, collection} and `failed` {jobId, collection, code, error}.",

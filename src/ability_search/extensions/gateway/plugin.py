@@ -15,19 +15,16 @@ if TYPE_CHECKING:
 
 @hookimpl
 def register_settings() -> Sequence[type[Group]]:
-    """Return the settings."""
     return (Gateway,)
 
 
 @hookimpl
 def register_commands() -> Sequence[Command]:
-    """Return the commands."""
     return (Command("gateway", "ability_search.extensions.gateway.gateway_command", 300),)
 
 
 @hookimpl
 def register_components() -> Sequence[StackComponent]:
-    """Return the components of the stack."""
     from ability_search.config.schema import Broker
 
     return (
@@ -44,7 +41,6 @@ def register_components() -> Sequence[StackComponent]:
 
 @hookimpl
 def register_checks() -> Mapping[str, Callable[[ToolClient], Awaitable[str]]]:
-    """Return the check of the gateway of a stack."""
     from ability_search.extensions.gateway.network_state import check_gateway
 
     return {"gateway": check_gateway}

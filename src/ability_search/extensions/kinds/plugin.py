@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 @hookimpl
 def register_query_options() -> Sequence[type[QueryInput]]:
-    """Return the options of search-query."""
     from ability_search.extensions.kinds import KindOptions
 
     return (KindOptions,)
@@ -23,7 +22,6 @@ def register_query_options() -> Sequence[type[QueryInput]]:
 
 @hookimpl
 def register_stages() -> Sequence[Stage]:
-    """Return the stages of a query."""
     from ability_search.extensions.kinds.kind_search import KIND_SEARCH
 
     return (KIND_SEARCH,)
@@ -31,7 +29,6 @@ def register_stages() -> Sequence[Stage]:
 
 @hookimpl
 def register_steps() -> AddedSteps:
-    """Return the steps of indexing."""
     from ability_search.extensions.kinds.derived_kinds import KindDerivation
     from ability_search.index.index_ports import AddedSteps
 

@@ -40,8 +40,7 @@ from ability_search.extensions.cli.tool_calls import needed_tools
 from ability_search.extensions.localstack.deployment import is_required, missing_secrets
 from ability_search.extensions.localstack.served_models import INSTALL_WEIGHTS, weights_installed
 from ability_search.providers.model_servers import ModelServers
-from ability_search.store.arcadedb.client import BrokerScripts
-from ability_search.store.arcadedb.provider_pin import SEPARATE, offers
+from ability_search.store.arcadedb.client import SEPARATE, BrokerScripts, offers
 from kadi_client import KadiError, ToolError
 
 _GIB = 1024**3
@@ -296,7 +295,7 @@ async def _database_ids(client: ToolClient) -> dict[str, str | None]:
         timeout=_CALL_SECONDS,
         providers=connection.providers,
     )
-    return await scripts.database_ids()
+    return await scripts.pin.ids()
 
 
 async def _additional(broker: Broker, settings: Settings, ids: dict[str, str | None]) -> str:

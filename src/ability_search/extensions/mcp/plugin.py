@@ -9,11 +9,9 @@ from ability_search.extension import Command, hookimpl
 
 @hookimpl
 def register_commands() -> Sequence[Command]:
-    """Return the commands."""
     return (Command("mcp", "ability_search.extensions.mcp.mcp_command", 290),)
 
 
 @hookimpl
 def register_routes() -> Sequence[str]:
-    """Return the modules of the routes of the gateway."""
     return ("ability_search.extensions.mcp.mcp_route",)

@@ -12,11 +12,7 @@ import typer
 from ability_search.extensions.cli import output
 from ability_search.extensions.cli.app import FAILED, app, command
 from ability_search.extensions.cli.clients import report_bar
-from ability_search.extensions.cli.parameters import (
-    BrokerOption,
-    JsonOption,
-    YesOption,
-)
+from ability_search.extensions.cli.parameters import BrokerOption, JsonOption, YesOption
 from ability_search.extensions.migration.survey import MigrationOptions, OldCollection, Survey
 
 if TYPE_CHECKING:

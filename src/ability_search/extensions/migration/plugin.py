@@ -13,13 +13,11 @@ if TYPE_CHECKING:
 
 @hookimpl
 def register_commands() -> Sequence[Command]:
-    """Return the commands."""
     return (Command("migrate", "ability_search.extensions.migration.migrate_command", 260),)
 
 
 @hookimpl
 def register_checks() -> Mapping[str, Callable[[ToolClient], Awaitable[str]]]:
-    """Return the check for data of the earlier ability."""
     from ability_search.extensions.migration.legacy_data import check_migrated
 
     return {"migration": check_migrated}

@@ -12,16 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse, stats
 
-from ability_search.extensions.notes.graph_analysis import (
-    ComponentSize,
-    Drawing,
-    DrawnChunk,
-    DrawnEdge,
-    GraphAnalysis,
-    NoteChunk,
-    RankedChunk,
-    six_digits,
-)
+from ability_search.extensions.notes import graph_analysis
 from ability_search.extensions.notes.graph_measures import (
     Floats,
     betweenness,
@@ -63,11 +54,11 @@ Edge = tuple[int, int, float]
 
 
 def measure(
-    chunks: Sequence[NoteChunk],
+    chunks: Sequence[graph_analysis.NoteChunk],
     vectors: Vectors,
     sources: Iterable[SourceRecord],
     revision: int = 0,
-) -> tuple[GraphAnalysis, list[Patch]]:
+) -> tuple[graph_analysis.GraphAnalysis, list[Patch]]:
     """Measure the graph of chunks; return its analysis, and the scores of all chunks.
 
     Args:
@@ -94,7 +85,7 @@ def measure(
     entropy = edge_entropy([*graph.kinds.values()])
     everything = np.arange(len(chunks))
     listed = partial(_ranked, chunks)
-    analysis = GraphAnalysis(
+    analysis = graph_analysis.GraphAnalysis(
         chunks=len(chunks),
         revision=revision,
         edges={name: kind.nnz // 2 for name, kind in graph.kinds.items()},
@@ -121,60 +112,60 @@ def measure(
 
 
 def _ranked(
-    chunks: Sequence[NoteChunk],
+    chunks: Sequence[graph_analysis.NoteChunk],
     values: Floats,
     among: npt.ArrayLike,
     *,
     ascending: bool = False,
-) -> list[RankedChunk]:
+) -> list[graph_analysis.RankedChunk]:
     """Return the chunks at the places ``among`` with the greatest values, or with the smallest."""
     places = np.asarray(among, dtype=np.int64)
     keys = values[places] if ascending else -values[places]
     return [
-        RankedChunk(
+        graph_analysis.RankedChunk(
             chunk_id=chunks[place].chunk_id,
             source=chunks[place].source,
             title=chunks[place].title,
-            value=six_digits(values[place]),
+            value=graph_analysis.six_digits(values[place]),
         )
         for place in places[np.argsort(keys, kind="stable")[:_LISTED]].tolist()
     ]
 
 
-def _sizes(labels: npt.NDArray[np.int64]) -> list[ComponentSize]:
+def _sizes(labels: npt.NDArray[np.int64]) -> list[graph_analysis.ComponentSize]:
     sizes, counts = np.unique(np.bincount(labels), return_counts=True)
     return [
-        ComponentSize(chunks=size, components=count)
+        graph_analysis.ComponentSize(chunks=size, components=count)
         for size, count in zip(sizes[::-1].tolist(), counts[::-1].tolist(), strict=True)
     ]
 
 
 def _drawing(
-    chunks: Sequence[NoteChunk],
+    chunks: Sequence[graph_analysis.NoteChunk],
     vectors: Vectors,
     graph: CollectionGraph,
     rank: Floats,
     labels: npt.NDArray[np.int64],
     sides: npt.NDArray[np.int64],
-) -> Drawing:
+) -> graph_analysis.Drawing:
     shown = np.argsort(-rank, kind="stable")[:_DRAWN]
     if not len(shown):
-        return Drawing(nodes=[], edges=[])
+        return graph_analysis.Drawing(nodes=[], edges=[])
     axes = principal_axes(vectors[np.argsort(-rank, kind="stable")[:_FITTED]])
     points = [axes.place(each.tolist()) for each in vectors[shown] @ axes.axes.T]
     edges = []
     for name, kind in graph.kinds.items():
         starts, ends = kind[shown][:, shown].nonzero()
         edges += [
-            DrawnEdge(start=start, end=end, kind=name)
+            graph_analysis.DrawnEdge(start=start, end=end, kind=name)
             for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
             if start < end
         ]
     # The most central nodes come first, and so do their edges.
     edges.sort(key=lambda edge: edge.start + edge.end)
-    return Drawing(
+    return graph_analysis.Drawing(
         nodes=[
-            DrawnChunk(
+            graph_analysis.DrawnChunk(
                 chunk_id=chunks[place].chunk_id,
                 source=chunks[place].source,
                 x=round(x, 4),
@@ -206,7 +197,7 @@ class CollectionGraph:
 
 
 def collection_graph(
-    chunks: Sequence[NoteChunk], sources: Iterable[SourceRecord], neighbours: Nearest
+    chunks: Sequence[graph_analysis.NoteChunk], sources: Iterable[SourceRecord], neighbours: Nearest
 ) -> CollectionGraph:
     """Return the graph of chunks.
 
@@ -290,7 +281,7 @@ def _common(groups: Iterable[Sequence[int]], weight: float) -> Iterator[Edge]:
                 yield from ((start, end, weight) for start, end in ends)
 
 
-def _order(chunks: Sequence[NoteChunk]) -> Iterator[Edge]:
+def _order(chunks: Sequence[graph_analysis.NoteChunk]) -> Iterator[Edge]:
     ordered = sorted(
         range(len(chunks)), key=lambda place: (chunks[place].source, chunks[place].chunk_index)
     )

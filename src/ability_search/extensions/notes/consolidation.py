@@ -253,10 +253,7 @@ def _superseded(
         if days[each.other] < days[each.source] and each.other_chunk_id not in seen:
             seen.add(each.other_chunk_id)
             yield StaleNote(
-                source=each.other,
-                chunk_id=each.other_chunk_id,
-                reason="superseded",
-                by=each.source,
+                source=each.other, chunk_id=each.other_chunk_id, reason="superseded", by=each.source
             )
 
 

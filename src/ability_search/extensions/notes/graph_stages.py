@@ -84,14 +84,7 @@ async def add_neighbours(option: Graph, candidates: Candidates, ports: Ports) ->
     if links:
         wanted["linked"] = Linked(list(first), option.hops, option.kinds)
     searches = [
-        Search(
-            name,
-            by,
-            limit,
-            candidates.query.filter,
-            within=within,
-            least=option.min_similarity,
-        )
+        Search(name, by, limit, candidates.query.filter, within=within, least=option.min_similarity)
         for name, within in wanted.items()
     ]
     try:
@@ -231,11 +224,7 @@ def _weights(asked: GraphOptions) -> Mapping[str, float] | None:
 
 
 GRAPH_BOOST = scorer(
-    BOOST,
-    80,
-    score_boost,
-    option=_weights,
-    wants=lambda weights, _: Wants(fields=tuple(weights)),
+    BOOST, 80, score_boost, option=_weights, wants=lambda weights, _: Wants(fields=tuple(weights))
 )
 GRAPH_EXPANSION = Stage(GRAPH, Phase.FIND, 30, add_neighbours, option=lambda asked: asked.graph)
 GRAPH_SCORES = scorer(GRAPH, 10, score_neighbours, option=lambda asked: asked.graph)

@@ -35,10 +35,7 @@ _COLUMNS = {
 
 
 @command(app, "analyze")
-def analyze(
-    collection: CollectionArgument,
-    options: CallOptions = LONG_CALL,
-) -> None:
+def analyze(collection: CollectionArgument, options: CallOptions = LONG_CALL) -> None:
     """Analyse the graph of a collection's chunks.
 
     Chunks are connected by links, tags and sessions in common, order in the text, and
@@ -130,8 +127,7 @@ def consolidate(
         bool, typer.Option("--undo", help="Take back what the last --apply changed.")
     ] = False,
     judge: Annotated[
-        Judge,
-        typer.Option(help="Who decides on contradictions: `chat` is a language model."),
+        Judge, typer.Option(help="Who decides on contradictions: `chat` is a language model.")
     ] = "rules",
     options: CallOptions = LONG_CALL,
 ) -> None:

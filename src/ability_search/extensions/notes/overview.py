@@ -114,12 +114,7 @@ Charts = dict[str, TokenHistogram | CollectionGrowth | CollectionMap]
 
 
 async def measure(
-    store: Store,
-    registry: Registry,
-    collection: Collection,
-    charts: Container[str],
-    *,
-    points: int,
+    store: Store, registry: Registry, collection: Collection, charts: Container[str], *, points: int
 ) -> Charts:
     """Measure a collection's live generation, without kinds.
 

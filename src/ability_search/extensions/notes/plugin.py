@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 @hookimpl
 def register_commands() -> Sequence[Command]:
-    """Return the commands."""
     return (
         Command("analyze", "ability_search.extensions.notes.note_commands", 180),
         Command("paths", "ability_search.extensions.notes.note_commands", 185),
@@ -27,7 +26,6 @@ def register_commands() -> Sequence[Command]:
 
 @hookimpl
 def register_search_options() -> Sequence[type[SearchOptions]]:
-    """Return the options of the command search."""
     from ability_search.extensions.notes.note_commands import HopsOption
 
     return (HopsOption,)
@@ -35,13 +33,11 @@ def register_search_options() -> Sequence[type[SearchOptions]]:
 
 @hookimpl
 def register_routes() -> Sequence[str]:
-    """Return the modules of the routes of the gateway."""
     return ("ability_search.extensions.notes.graph_route",)
 
 
 @hookimpl
 def register_query_options() -> Sequence[type[QueryInput]]:
-    """Return the options of search-query."""
     from ability_search.extensions.notes import GraphOptions
 
     return (GraphOptions,)
@@ -49,7 +45,6 @@ def register_query_options() -> Sequence[type[QueryInput]]:
 
 @hookimpl
 def register_stages() -> Sequence[Stage]:
-    """Return the stages of a query."""
     from ability_search.extensions.notes.graph_stages import (
         GRAPH_BOOST,
         GRAPH_EXPANSION,
@@ -61,7 +56,6 @@ def register_stages() -> Sequence[Stage]:
 
 @hookimpl
 def register_steps() -> AddedSteps:
-    """Return the steps of indexing."""
     from ability_search.extensions.notes.note_links import carry_links
     from ability_search.index.index_ports import AddedSteps
 
@@ -70,7 +64,6 @@ def register_steps() -> AddedSteps:
 
 @hookimpl
 def register_tools() -> Sequence[ToolRow]:
-    """Return the tools of notes."""
     from ability_search.extensions.notes.note_tools import NOTES
 
     return NOTES
@@ -78,7 +71,6 @@ def register_tools() -> Sequence[ToolRow]:
 
 @hookimpl
 def open_tools(services: Services) -> Mapping[str, Handler]:
-    """Return the handlers of the tools."""
     from ability_search.extensions.notes.note_tools import NOTES, NoteTools
 
     tools = NoteTools(services)

@@ -44,11 +44,7 @@ class Nearest:
 
 
 def nearest(
-    vectors: Vectors,
-    *,
-    groups: Ints | None = None,
-    limit: int = NEIGHBOURS,
-    exact: int = _EXACT,
+    vectors: Vectors, *, groups: Ints | None = None, limit: int = NEIGHBOURS, exact: int = _EXACT
 ) -> Nearest:
     """Return the ``limit`` nearest other vectors of each.
 

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 @hookimpl
 def register_query_options() -> Sequence[type[QueryInput]]:
-    """Return the options of search-query."""
     from ability_search.extensions.reranking import RerankingOptions
 
     return (RerankingOptions,)
@@ -22,7 +21,6 @@ def register_query_options() -> Sequence[type[QueryInput]]:
 
 @hookimpl
 def register_stages() -> Sequence[Stage]:
-    """Return the stages of a query."""
     from ability_search.extensions.reranking.cross_encoder import CROSS_ENCODER
     from ability_search.extensions.reranking.diversity import DIVERSITY
     from ability_search.extensions.reranking.field_rules import FIELD_RULES

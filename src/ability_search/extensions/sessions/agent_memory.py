@@ -80,11 +80,7 @@ def scratch_get(key: KeyArgument, *, target: SessionTarget) -> None:
 
 
 @command(scratch, "list")
-def scratch_list(
-    *,
-    target: SessionTarget,
-    as_json: JsonOption = False,
-) -> None:
+def scratch_list(*, target: SessionTarget, as_json: JsonOption = False) -> None:
     """List the scratchpad of a session.
 
     Example:
@@ -117,10 +113,7 @@ def task_add(text: TextArgument, *, target: SessionTarget) -> None:
 
 @command(task, "list")
 def task_list(
-    status: StatusOption = None,
-    *,
-    target: SessionTarget,
-    as_json: JsonOption = False,
+    status: StatusOption = None, *, target: SessionTarget, as_json: JsonOption = False
 ) -> None:
     """List the tasks of a session.
 
@@ -234,10 +227,7 @@ def history_search(
 
 
 @command(group, "sessions")
-def sessions(
-    agent: AgentOption = DEFAULT,
-    calling: CallOptions = CALL,
-) -> None:
+def sessions(agent: AgentOption = DEFAULT, calling: CallOptions = CALL) -> None:
     """List the sessions of an agent.
 
     Example:
@@ -255,8 +245,7 @@ def erase(
         str, typer.Option("--session", "-s", help="Session of the agent, or * for all of them.")
     ] = DEFAULT,
     before: Annotated[
-        str | None,
-        typer.Option("--before", metavar="DATE", help="Delete only what is older."),
+        str | None, typer.Option("--before", metavar="DATE", help="Delete only what is older.")
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only count what would be deleted.")

@@ -47,8 +47,7 @@ AgentId = Annotated[
     ),
 ]
 SessionId = Annotated[
-    NonBlank,
-    Field(max_length=128, description="Session of the agent.", examples=["monday"]),
+    NonBlank, Field(max_length=128, description="Session of the agent.", examples=["monday"])
 ]
 Key = Annotated[NonBlank, StringConstraints(max_length=256)]
 Value = Annotated[str, StringConstraints(max_length=65_536)]

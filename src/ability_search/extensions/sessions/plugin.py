@@ -16,13 +16,11 @@ if TYPE_CHECKING:
 
 @hookimpl
 def register_commands() -> Sequence[Command]:
-    """Return the commands."""
     return (Command("memory", "ability_search.extensions.sessions.agent_memory", 200),)
 
 
 @hookimpl
 def register_query_options() -> Sequence[type[QueryInput]]:
-    """Return the options of search-query."""
     from ability_search.extensions.sessions import DecayOptions
 
     return (DecayOptions,)
@@ -30,7 +28,6 @@ def register_query_options() -> Sequence[type[QueryInput]]:
 
 @hookimpl
 def register_stages() -> Sequence[Stage | StageFactory]:
-    """Return the stages of a query."""
     from ability_search.extensions.sessions.decay import DECAY, USE, use_count
 
     return (USE, DECAY, use_count)
@@ -38,7 +35,6 @@ def register_stages() -> Sequence[Stage | StageFactory]:
 
 @hookimpl
 def register_tools() -> Sequence[ToolRow]:
-    """Return the tools of the memory."""
     from ability_search.extensions.sessions.memory_tools import MEMORY
 
     return MEMORY
@@ -46,7 +42,6 @@ def register_tools() -> Sequence[ToolRow]:
 
 @hookimpl
 def open_tools(services: Services) -> Mapping[str, Handler]:
-    """Return the handlers of the tools."""
     from ability_search.extensions.sessions.memory_tools import MEMORY
     from ability_search.extensions.sessions.sessions import Sessions
 

@@ -51,6 +51,7 @@ from ability_search.store.values import (
 from ability_search.tools.calls import RunningCall, Services
 from ability_search.tools.handlers import SHORT_RUN, answer_query
 from ability_search.tools.inputs import QueryInput
+from ability_search.tools.requests import at_most
 from ability_search.tools.responses import index_record
 from ability_search.tools.results import FailedDocument
 
@@ -228,11 +229,8 @@ class Sessions:
         for place, message in enumerate(value.history):
             field = f"history.{place}"
             size, most = len(message.content.encode()), ports.settings.limits.document_bytes
-            if size > most:
-                raise TooLarge(
-                    f"{field}.content: {size} bytes, at most {most} are allowed",
-                    hint="Split it (setting max_document_bytes).",
-                )
+            hint = "Split it (setting max_document_bytes)."
+            at_most(most, f"{field}.content", size, "bytes", hint)
             time = instants(f"{field}.time", message.time)[0] if message.time else ports.now()
             about = {"session": value.session_id, "role": message.role, "time": instant(time)}
             documents.append(Document("", "", message.content, about, format="text"))

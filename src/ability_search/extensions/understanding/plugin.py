@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 @hookimpl
 def register_query_options() -> Sequence[type[QueryInput]]:
-    """Return the options of search-query."""
     from ability_search.extensions.understanding import UnderstandingOptions
 
     return (UnderstandingOptions,)
@@ -23,7 +22,6 @@ def register_query_options() -> Sequence[type[QueryInput]]:
 
 @hookimpl
 def register_stages() -> Sequence[Stage]:
-    """Return the stages of a query."""
     from ability_search.extensions.understanding.intent_scores import (
         EXCLUSION_PENALTY,
         TIME_CLOSENESS,
@@ -47,7 +45,6 @@ def register_stages() -> Sequence[Stage]:
 
 @hookimpl
 def register_steps() -> AddedSteps:
-    """Return the steps of indexing."""
     from ability_search.extensions.understanding.written_dates import dated
     from ability_search.index.index_ports import AddedSteps
 

@@ -9,5 +9,4 @@ from ability_search.extension import Command, hookimpl
 
 @hookimpl
 def register_commands() -> Sequence[Command]:
-    """Return the commands."""
     return (Command("watch", "ability_search.extensions.watch.watcher", 90),)

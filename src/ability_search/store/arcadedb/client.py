@@ -1,13 +1,15 @@
-"""The database port over the ``arcade-*`` tools of a database ability."""
+"""The database port over the ``arcade-*`` tools of one of the database abilities on the network."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import re
+import secrets
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field
+from itertools import cycle, repeat
 from typing import Any, TypeVar
 
 from ability_search.errors import DatabaseUnavailable, StatementRefused, TooLarge
@@ -16,37 +18,25 @@ from ability_search.ports import Invoke, Providers
 from ability_search.providers.provider_errors import no_answer
 from ability_search.retry import growing, retry
 from ability_search.store.arcadedb.core import Statement
-from ability_search.store.arcadedb.provider_pin import INDEX_SEARCH, ProviderPin
 from kadi_client.errors import FrameTooLarge, KadiError, NoProvider, RemoteError, ToolError
 from kadi_client.tracing import Value, span
 
 log = logging.getLogger(__name__)
 
-_REASONS = (
+_REASONS = {
     # First, because the text quotes the key, which may match any of the other patterns.
-    ("duplicate", re.compile(r"duplicated? ?key|already exists", re.I)),
-    (
-        "missing_database",
-        re.compile(
-            r"\bno (such )?database\b|create it with arcade-db-create"
-            r"|\bdatabase\b.{0,80}\b(does not exist|not found|is not available(?! on))",
-            re.I,
-        ),
-    ),
-    ("missing_type", re.compile(r"type\b.{0,200}\b(not found|does not exist)", re.I)),
-    (
-        "conflict",
-        re.compile(
-            # The last alternative: a record was deleted before a search could read it.
-            r"concurrent ?(modification|write)|needretry|lock ?timeout|record ?not ?found",
-            re.I,
-        ),
-    ),
-    ("disk_full", re.compile(r"\bdisk is full\b|no space left on device", re.I)),
-    ("busy", re.compile(r"\bthe database is busy\b|\bcalls are running or waiting\b", re.I)),
-    ("timeout", re.compile(r"\bno answer within\b", re.I)),
-    ("too_large", re.compile(r"\bthe answer is too large\b", re.I)),
-)
+    "duplicate": r"duplicated? ?key|already exists",
+    "missing_database": r"\bno (such )?database\b|create it with arcade-db-create"
+    r"|\bdatabase\b.{0,80}\b(does not exist|not found|is not available(?! on))",
+    "missing_type": r"type\b.{0,200}\b(not found|does not exist)",
+    # The last alternative: a record was deleted before a search could read it.
+    "conflict": r"concurrent ?(modification|write)|needretry|lock ?timeout|record ?not ?found",
+    "disk_full": r"\bdisk is full\b|no space left on device",
+    "busy": r"\bthe database is busy\b|\bcalls are running or waiting\b",
+    "timeout": r"\bno answer within\b",
+    "too_large": r"\bthe answer is too large\b",
+}
+"""Reasons of a refusal by what its text contains."""
 _RESULT_TOO_LARGE = re.compile(r"\btoo large\b|exceeds the limit of \d+ bytes", re.I)
 _READ_ATTEMPTS = 3
 _PAUSE = 0.1
@@ -54,12 +44,147 @@ _PAUSE = 0.1
 _LOGGED = 200
 """Characters of the database's error to log: enough for the cause, without quoted texts."""
 _NOTES: Mapping[str, Value] = {"db.system.name": "arcadedb"}
-
+_INDEX_SEARCH = "arcade-index-search"
+_SELECT_ID = Statement("SELECT id FROM DatabaseId")
+_OURS = Statement("SELECT name FROM schema:types WHERE name = 'Collection'")
+_TYPE_OF_ID = Statement(
+    "CREATE DOCUMENT TYPE DatabaseId IF NOT EXISTS BUCKETS 1;"
+    " CREATE PROPERTY DatabaseId.single IF NOT EXISTS BOOLEAN;"
+    " CREATE INDEX IF NOT EXISTS ON DatabaseId (single) UNIQUE;"
+)
+_INSERT_ID = """
+    BEGIN;
+    LET known = SELECT FROM DatabaseId;
+    IF ($known.size() = 0) { INSERT INTO DatabaseId SET single = true, id = :id; }
+    COMMIT;
+"""
+"""The index on ``single`` keeps two workers from giving two ids."""
+SEPARATE = "Stop all but one of these database abilities, or separate them by networks."
 
 T = TypeVar("T")
-
+Run = Callable[[Statement, str, bool], Awaitable[Any]]
+"""Runs a statement on the database of the named agent, as a write if it is true."""
 Work = Callable[[str | None, float], Awaitable[T]]
 """Does something on the database of an agent, within some seconds."""
+
+
+class ProviderPin:
+    """Chooses the agent to send statements to.
+
+    The broker spreads the calls of a tool over all agents that offer it. Two database abilities
+    with databases of their own are not replicas: half of what is written would go to each. So every
+    database has an id in its records, and a worker sends its statements only to agents whose
+    database has the id that it found first, on whichever broker they are.
+
+    Args:
+        providers: Lists the agents.
+        run: Runs a statement on one of them; raises DatabaseUnavailable if it failed.
+    """
+
+    def __init__(self, providers: Providers, run: Run) -> None:
+        self._providers = providers
+        self._run = run
+        self._chosen = False
+        self._searching: Collection[str] = ()
+        self._agents: Iterator[str | None] = repeat(None)
+        self._database: str | None = None
+        self._choosing = asyncio.Lock()
+
+    async def agent(self) -> str | None:
+        """Return the agent to call: the agents with this database take turns.
+
+        ``None`` is any agent, if the broker does not list the agents.
+
+        Raises:
+            DatabaseUnavailable: if several databases are offered, or another one than before.
+        """
+        if not self._chosen:
+            async with self._choosing:
+                if not self._chosen:
+                    await self._choose()
+        return next(self._agents)
+
+    def searches(self, agent: str | None) -> bool:
+        """Return whether a chosen agent searches indexes without SQL."""
+        return agent in self._searching
+
+    def lost(self) -> None:
+        """Choose again before the next statement, as the agent is gone."""
+        self._chosen = False
+
+    async def created(self, agent: str | None) -> None:
+        """Give the new database of an agent its id."""
+        if self._chosen and agent is not None:
+            self._database = await self._identify(agent)
+
+    async def ids(self) -> dict[str, str | None]:
+        """Return the ids of the databases by the agents that offer them.
+
+        An id is empty if the database has none yet, and ``None`` if there is no database, or it
+        holds nothing of this ability.
+
+        Raises:
+            DatabaseUnavailable: if an agent does not answer.
+            KadiError: if the broker does not list its tools.
+        """
+        return {
+            agent: await self._id(agent) for agent in sorted(await self._providers("arcade-query"))
+        }
+
+    async def _choose(self) -> None:
+        try:
+            ids = await self.ids()
+        except KadiError as exc:
+            log.warning("the broker does not list its tools, databases are not compared: %s", exc)
+            self._chosen = True
+            return
+        if not ids:
+            return  # the call says that there is none, or waits for the agent that was chosen
+        if len(ids) > 1 or "" in ids.values():
+            ids = {agent: id_ or await self._identify(agent) for agent, id_ in ids.items()}
+        known = self._database or next(iter(ids.values()))
+        fitting = [agent for agent, id_ in ids.items() if id_ == known]
+        if self._database is not None and not fitting:
+            raise DatabaseUnavailable(
+                f"this worker has worked with the database {self._database}, which no agent on its"
+                f" networks offers: {offers(ids)}",
+                hint="Bring the database back, or restart the worker to use another one.",
+            ) from NoProvider(f"no provider of database {self._database}")
+        if self._database is None and len(fitting) < len(ids):
+            raise DatabaseUnavailable(
+                f"several databases are offered on the networks of this worker: {offers(ids)}",
+                hint=SEPARATE,
+            )
+        self._searching = await self._providers(_INDEX_SEARCH)
+        self._agents, self._database, self._chosen = cycle(fitting), known, True
+
+    async def _id(self, agent: str) -> str | None:
+        """Return the id of an agent's database, as :meth:`ids`."""
+        for statement in (_SELECT_ID, _OURS):
+            try:
+                rows = await self._run(statement, agent, False)
+            except StatementRefused as exc:
+                if exc.reason not in ("missing_database", "missing_type"):
+                    raise
+                rows = []
+            if rows:
+                return str(rows[0].get("id", ""))
+        return None
+
+    async def _identify(self, agent: str) -> str:
+        """Give an agent's database an id unless it has one; return its id."""
+        for statement in (_TYPE_OF_ID, Statement(_INSERT_ID, {"id": secrets.token_hex(8)})):
+            try:
+                await self._run(statement, agent, True)
+            except StatementRefused as exc:
+                # Another worker is giving it one at the same time.
+                if exc.reason not in ("duplicate", "conflict"):
+                    raise
+        return await self._id(agent) or ""
+
+
+async def _none_listed(_tool: str) -> frozenset[str]:
+    return frozenset()
 
 
 @dataclass(slots=True, eq=False)
@@ -82,17 +207,13 @@ class BrokerScripts:
     database: str
     timeout: float
     meter: Meter = UNMETERED
-    providers: Providers | None = None
+    providers: Providers = _none_listed
     patience: float = 0.0
-    _pin: ProviderPin | None = field(init=False)
+    pin: ProviderPin = field(init=False)
     _answered: bool = False
 
     def __post_init__(self) -> None:
-        self._pin = None if self.providers is None else ProviderPin(self.providers, self._run_on)
-
-    async def database_ids(self) -> dict[str, str | None]:
-        """Return the ids of the databases on the network, as :meth:`.ProviderPin.ids`."""
-        return {} if self._pin is None else await self._pin.ids()
+        self.pin = ProviderPin(self.providers, self._run_on)
 
     async def read(self, script: str, params: Mapping[str, Any]) -> Any:
         """Run a script or query; retry it if the connection failed or a write conflicted."""
@@ -130,8 +251,7 @@ class BrokerScripts:
         while True:
             left = max(0.001, started + timeout - time.monotonic())
             try:
-                agent = None if self._pin is None else await self._pin.agent()
-                return await work(agent, left)
+                return await work(await self.pin.agent(), left)
             except DatabaseUnavailable as exc:
                 # Without a provider, nothing was executed.
                 waited = time.monotonic() - started
@@ -143,13 +263,13 @@ class BrokerScripts:
         self, request: Mapping[str, Any], agent: str | None, timeout: float
     ) -> Mapping[str, Any] | None:
         """Search on the database of one agent; ``None`` if it does not offer that."""
-        if self._pin is None or not self._pin.searches(agent):
+        if not self.pin.searches(agent):
             return None
         with span("database search", attributes=_NOTES):
-            answer = await self._call(INDEX_SEARCH, request, timeout, agent)
+            answer = await self._call(_INDEX_SEARCH, request, timeout, agent)
         found = answer.get("result")
         if not isinstance(found, Mapping):
-            raise DatabaseUnavailable(f"{INDEX_SEARCH} returned a result that is not an object")
+            raise DatabaseUnavailable(f"{_INDEX_SEARCH} returned a result that is not an object")
         return found
 
     async def _run_on(
@@ -168,8 +288,7 @@ class BrokerScripts:
             if "exist" not in exc.detail:
                 raise
         log.info("created database %s", self.database)
-        if self._pin is not None:
-            await self._pin.created(agent)
+        await self.pin.created(agent)
         return await self._execute(statement, agent, write, timeout)
 
     async def _execute(
@@ -215,14 +334,12 @@ class BrokerScripts:
             self._answered = True
             refused = refusal(str(exc))
             raise _too_large() if refused.reason == "too_large" else refused from exc
-        except RemoteError as exc:
-            log.debug("%s failed: %s", tool, exc)
-            if _RESULT_TOO_LARGE.search(str(exc)):
-                raise _too_large() from exc
-            if isinstance(exc, NoProvider) and self._pin is not None:
-                self._pin.lost()
-            raise DatabaseUnavailable(no_answer(tool, exc)) from exc
         except KadiError as exc:
+            log.debug("%s failed: %s", tool, exc)
+            if isinstance(exc, RemoteError) and _RESULT_TOO_LARGE.search(str(exc)):
+                raise _too_large() from exc
+            if isinstance(exc, NoProvider):
+                self.pin.lost()
             raise DatabaseUnavailable(no_answer(tool, exc)) from exc
         if not isinstance(answer, Mapping) or answer.get("success") is not True:
             raise DatabaseUnavailable(f"{tool} returned an answer that is not a result")
@@ -232,7 +349,7 @@ class BrokerScripts:
 
 def refusal(text: str) -> StatementRefused:
     """Return the error for the error text of a database."""
-    reason = next((name for name, pattern in _REASONS if pattern.search(text)), "other")
+    reason = next((name for name, said in _REASONS.items() if re.search(said, text, re.I)), "other")
     level = logging.WARNING if reason == "other" else logging.DEBUG
     log.log(level, "statement refused (%s): %s", reason, text.partition("\n")[0][:_LOGGED])
     return StatementRefused(reason, text)
@@ -251,3 +368,8 @@ def _passing(exc: BaseException) -> bool:
         return exc.reason in ("conflict", "busy")
     # If the tool has no provider, the attempt has waited already.
     return isinstance(exc, DatabaseUnavailable) and not isinstance(exc.__cause__, NoProvider)
+
+
+def offers(ids: Mapping[str, str | None]) -> str:
+    """Return the text that names the agents and the ids of their databases."""
+    return ", ".join(f"agent {agent} offers {id_ or 'none'}" for agent, id_ in ids.items())

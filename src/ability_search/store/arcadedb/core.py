@@ -15,31 +15,24 @@ class Statement(NamedTuple):
 
 
 class Scripts(Protocol):
-    """Runs scripts in the database."""
+    """Runs scripts in the database.
+
+    Each method raises DatabaseUnavailable if the database did not answer in time or refused; it is
+    then unknown whether a write took effect.
+    """
 
     async def read(self, script: str, params: Mapping[str, Any]) -> Any:
         """Run a read-only script, or a single query.
 
         Returns:
             A list of rows, or the map of a script's RETURN or of :func:`rows_together`.
-
-        Raises:
-            DatabaseUnavailable: if the database did not answer in time or refused the script.
         """
 
     async def search(self, request: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """Search indexes without SQL; ``None`` if the database does not offer that.
-
-        Raises:
-            DatabaseUnavailable: as for :meth:`read`.
-        """
+        """Search indexes without SQL; ``None`` if the database does not offer that."""
 
     async def write(self, script: str, params: Mapping[str, Any]) -> Any:
-        """Run a script that is one transaction, or a single schema command, without retries.
-
-        Raises:
-            DatabaseUnavailable: as for :meth:`read`; it is then unknown whether it took effect.
-        """
+        """Run a script that is one transaction, or a single schema command, without retries."""
 
 
 class Parameters(dict[str, Any]):

@@ -81,11 +81,9 @@ class ArcadeDatabase:
             GenerationGone: if a generation does not exist.
             EarlierLayout: if types are missing because the earlier ability uses the database.
         """
-        if generations:
+        try:
             with generation_gone(*generations):
                 return await self._scripts.read(*statement)
-        try:
-            return await self._scripts.read(*statement)
         except StatementRefused as exc:
             await self._check_new(exc)
             return {}
@@ -101,10 +99,10 @@ class ArcadeDatabase:
         )
 
     async def write_first(self, statement: Statement, attempts: Attempts | None = None) -> Any:
-        """Write, with retries; create the schema before if it is missing.
+        """Write, as :meth:`write`; create the schema before if it is missing.
 
         Raises:
-            EarlierLayout: if types are missing because the earlier ability uses the database.
+            EarlierLayout: as for :meth:`fetch`.
         """
         try:
             return await self.write(statement, attempts)
@@ -114,12 +112,10 @@ class ArcadeDatabase:
             return await self.write(statement, attempts)
 
     async def _check_new(self, refusal: StatementRefused) -> None:
-        """Check that a statement was refused because nothing was stored yet.
+        """Raise a refusal, unless its reason is that nothing was stored yet.
 
         Raises:
-            StatementRefused: the refusal itself, if it has another reason.
             EarlierLayout: if types are missing because the earlier ability uses the database.
-            DatabaseUnavailable: if the database does not answer.
         """
         if refusal.reason not in _MISSING:
             raise refusal
@@ -135,11 +131,11 @@ class ArcadeDatabase:
 
 @contextmanager
 def generation_gone(*generations: str) -> Iterator[None]:
-    """Raise GenerationGone if a statement of the block finds no type."""
+    """Raise GenerationGone if a statement of the block finds no type of one of these."""
     try:
         yield
     except StatementRefused as exc:
-        if exc.reason not in _MISSING:
+        if exc.reason not in _MISSING or not generations:
             raise
         named = (each for each in generations if each.removeprefix("Chunk") in exc.detail)
         raise GenerationGone(next(named, generations[0])) from exc

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from ability_search.collection import Collection
 from ability_search.store.arcadedb.core import Statement, kind_type, link_type, source_type
+from ability_search.store.records import Replacement
 from ability_search.store.values import of_generation
 
 RECORD_TYPES = ("Record", "Collection", "Terms")
@@ -69,35 +71,29 @@ def create_generation(chunk_type: str, *, dimensions: int) -> Statement:
     )
 
 
-def create_links(chunk_type: str) -> Statement:
-    """Create the type of a generation's links; harmless if it exists."""
-    links = link_type(chunk_type)
-    return Statement(
-        f"""
+def create_parts(
+    collection: Collection, replacement: Replacement, *, kinds: bool
+) -> Statement | None:
+    """Create what links, documents of others and kinds need, unless the generation has it."""
+    text, chunk_type = "", collection.type
+    if replacement.links and not collection.links:
+        links = link_type(chunk_type)
+        text = f"""
         CREATE DOCUMENT TYPE `{links}` IF NOT EXISTS EXTENDS Link BUCKETS 1;
         CREATE INDEX IF NOT EXISTS ON `{links}` (source) NOTUNIQUE;
         CREATE INDEX IF NOT EXISTS ON `{links}` (target) NOTUNIQUE;
         """
-    )
-
-
-def create_child_index(chunk_type: str) -> Statement:
-    """Create the index by which the documents of others are found; harmless if it exists."""
-    return Statement(
-        f"CREATE INDEX IF NOT EXISTS ON `{source_type(chunk_type)}` (aspectOf)"
-        " NOTUNIQUE NULL_STRATEGY SKIP"
-    )
-
-
-def create_kinds(chunk_type: str, *, dimensions: int) -> Statement:
-    """Create the type of the chunks of a generation's kinds; harmless if it exists."""
-    kinds = kind_type(chunk_type)
-    return Statement(
-        f"""
-        CREATE VERTEX TYPE `{kinds}` IF NOT EXISTS EXTENDS Chunk BUCKETS 1;
-        {_indexed(kinds, dimensions)}
+    if replacement.nested and not collection.nested:
+        text += f"""
+        CREATE INDEX IF NOT EXISTS ON `{source_type(chunk_type)}` (aspectOf)
+            NOTUNIQUE NULL_STRATEGY SKIP;
         """
-    )
+    if kinds and not collection.kind_chunks:
+        text += f"""
+        CREATE VERTEX TYPE `{kind_type(chunk_type)}` IF NOT EXISTS EXTENDS Chunk BUCKETS 1;
+        {_indexed(kind_type(chunk_type), collection.dimensions)}
+        """
+    return Statement(text) if text else None
 
 
 def drop_generation(chunk_type: str) -> Statement:

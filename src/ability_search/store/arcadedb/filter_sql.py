@@ -7,24 +7,13 @@ type, because the engine converts between types when it compares (``1.5 = true``
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ability_search.filters import tree
 from ability_search.filters.facets import facet
-from ability_search.filters.tree import (
-    And,
-    Compare,
-    Exists,
-    Field,
-    Filter,
-    HasElement,
-    HasFacet,
-    Not,
-    OneOf,
-    Or,
-    Pattern,
-)
+from ability_search.store.arcadedb.core import Parameters
 
 _NUMBERS = "'INTEGER', 'LONG', 'DOUBLE', 'FLOAT', 'DECIMAL', 'SHORT', 'BYTE'"
 _IS_NUMBER = f"IN [{_NUMBERS}]"
@@ -36,9 +25,7 @@ _LAST_CHARACTER = 0x10FFFF
 _SAME: Mapping[str, str] = {}
 
 
-def to_sql(
-    filter: Filter, *, prefix: str = "f", columns: Mapping[str, str] = _SAME
-) -> tuple[str, dict[str, Any]]:
+def to_sql(filter: tree.Filter, params: Parameters, *, columns: Mapping[str, str] = _SAME) -> str:
     """Translate a filter to the ``WHERE`` condition of a statement over one chunk type.
 
     The ``facets`` of its rows must be what :func:`ability_search.filters.facets.facets_of` returns
@@ -50,143 +37,126 @@ def to_sql(
 
     Args:
         filter: a parsed filter.
-        prefix: prefix of the parameter names (``f0``, ``f1``, ...), an identifier; two filters
-            in one statement need different prefixes.
+        params: binds the values.
         columns: names of columns, where those of the fields differ.
 
     Returns:
-        The predicate, safe to join by ``AND``, and its parameters; ``true`` for everything.
+        The predicate, safe to join by ``AND``; ``true`` for everything.
     """
-    writer = _Writer(prefix, columns)
-    text = writer.write(filter)
-    return (
-        f"({text})" if isinstance(filter, Or) and len(filter.parts) > 1 else text
-    ), writer.params
+    text = _Writer(params.bind, columns).write(filter)
+    return f"({text})" if isinstance(filter, tree.Or) and len(filter.parts) > 1 else text
 
 
 @dataclass(slots=True)
 class _Writer:
-    prefix: str
+    bind: Callable[[Any], str]
     columns: Mapping[str, str]
-    params: dict[str, Any] = field(default_factory=dict)
     bound_keys: dict[str, str] = field(default_factory=dict)
 
-    def write(self, filter: Filter) -> str:
+    def write(self, filter: tree.Filter) -> str:
         match filter:
-            case And(parts):
+            case tree.And(parts):
                 return " AND ".join(map(self._inner, parts)) or "true"
-            case Or(parts):
+            case tree.Or(parts):
                 return " OR ".join(map(self._inner, _joined(parts))) or "false"
-            case Not(part):
+            case tree.Not(part):
                 return f"NOT ({self.write(part)})"
-            case Exists(where):
+            case tree.Exists(where):
                 return self._there(where)
-            case OneOf():
+            case tree.OneOf():
                 return self._one_of(filter)
-            case HasElement(where, value):
-                wanted = self._bind(facet(where.path, value))
+            case tree.HasElement(where, value):
+                wanted = self.bind(facet(where.path, value))
                 return self._typed(where, _IS_NO_SCALAR, f"facets CONTAINS {wanted}")
-            case HasFacet(facets):
-                return f"facets CONTAINSANY {self._bind(list(facets))}"
-            case Compare(where, order, value):
+            case tree.HasFacet(facets):
+                return f"facets CONTAINSANY {self.bind(list(facets))}"
+            case tree.Compare(where, order, value):
                 types = _IS_STRING if isinstance(value, str) else _IS_NUMBER
-                comparison = f"{self._column(where)} {order} {self._bind(value)}"
+                comparison = f"{self._column(where)} {order} {self.bind(value)}"
                 return self._typed(where, types, comparison)
             case _:
                 return self._pattern(filter)
 
-    def _inner(self, part: Filter) -> str:
+    def _inner(self, part: tree.Filter) -> str:
         text = self.write(part)
-        return f"({text})" if isinstance(part, And | Or) and len(part.parts) > 1 else text
+        return f"({text})" if isinstance(part, tree.And | tree.Or) and len(part.parts) > 1 else text
 
-    def _one_of(self, condition: OneOf) -> str:
+    def _one_of(self, condition: tree.OneOf) -> str:
         where, values = condition.field, condition.values
         if not where.path:
             column = self._column(where)
             compared = (
-                f"= {self._bind(values[0])}"
-                if len(values) == 1
-                else f"IN {self._bind(list(values))}"
+                f"= {self.bind(values[0])}" if len(values) == 1 else f"IN {self.bind(list(values))}"
             )
             return f"{column} IS NOT NULL AND {column} {compared}"
         facets = [facet(where.path, value) for value in values]
         if len(facets) == 1:
-            return f"facets CONTAINS {self._bind(facets[0])}"
-        return f"facets CONTAINSANY {self._bind(facets)}"
+            return f"facets CONTAINS {self.bind(facets[0])}"
+        return f"facets CONTAINSANY {self.bind(facets)}"
 
-    def _pattern(self, condition: Pattern) -> str:
+    def _pattern(self, condition: tree.Pattern) -> str:
         where, column = condition.field, self._column(condition.field)
-        matching = f"{column} MATCHES {self._bind(condition.regex)}"
+        matching = f"{column} MATCHES {self.bind(condition.regex)}"
         if where.name == "source" and condition.prefix:
             matching = f"{self._from_prefix(column, condition.prefix)} AND {matching}"
         return self._typed(where, _IS_STRING, matching)
 
     def _from_prefix(self, column: str, prefix: str) -> str:
-        lower = f"{column} >= {self._bind(prefix)}"
+        lower = f"{column} >= {self.bind(prefix)}"
         after = _after_prefix(prefix)
-        return lower if after is None else f"{lower} AND {column} < {self._bind(after)}"
+        return lower if after is None else f"{lower} AND {column} < {self.bind(after)}"
 
-    def _typed(self, where: Field, types: str, condition: str) -> str:
+    def _typed(self, where: tree.Field, types: str, condition: str) -> str:
         """Guard a condition with tests of the field's existence and, in metadata, its type."""
         guard = self._there(where)
         if where.path:
             guard += f" AND {self._column(where)}.type() {types}"
         return f"{guard} AND {condition}"
 
-    def _there(self, where: Field) -> str:
+    def _there(self, where: tree.Field) -> str:
         # The engine would look a key up in every element of a list; only maps may match here.
         maps = [
             f"{outer} IS NOT NULL AND {outer}.type() = 'MAP'"
             for outer in (
-                self._column(Field(where.name, where.path[:depth]))
+                self._column(tree.Field(where.name, where.path[:depth]))
                 for depth in range(1, len(where.path))
             )
         ]
         return " AND ".join([*maps, f"{self._column(where)} IS NOT NULL"])
 
-    def _column(self, where: Field) -> str:
+    def _column(self, where: tree.Field) -> str:
         column = self.columns.get(where.name, where.name)
         return column + "".join(f"[{self._bind_key(key)}]" for key in where.path)
 
     def _bind_key(self, key: str) -> str:
         if key not in self.bound_keys:
-            self.bound_keys[key] = self._bind(key)
+            self.bound_keys[key] = self.bind(key)
         return self.bound_keys[key]
 
-    def _bind(self, value: Any) -> str:
-        name = f"{self.prefix}{len(self.params)}"
-        self.params[name] = value
-        return f":{name}"
 
-
-def _joined(parts: Sequence[Filter]) -> list[Filter]:
+def _joined(parts: Sequence[tree.Filter]) -> list[tree.Filter]:
     """Join alternative patterns of a field to one, which a row is matched with once.
 
     Those of sources are joined only if they use the same part of the index.
     """
-    joined: dict[object, list[Filter]] = {}
+    joined: dict[object, tree.Filter] = {}
     for part in _alternatives(parts):
-        key: object = part
-        if isinstance(part, Pattern):
+        if isinstance(part, tree.Pattern):
             key = part.field, part.prefix if part.field.name == "source" else ""
-        joined.setdefault(key, []).append(part)
-    return [_one_of_patterns(same) for same in joined.values()]
+            known = joined.get(key)
+            others = f"{known.regex}|" if isinstance(known, tree.Pattern) else ""
+            joined[key] = replace(part, regex=f"{others}(?:{part.regex})")
+        else:
+            joined[part] = part
+    return list(joined.values())
 
 
-def _alternatives(parts: Sequence[Filter]) -> Iterator[Filter]:
+def _alternatives(parts: Sequence[tree.Filter]) -> Iterator[tree.Filter]:
     for part in parts:
-        if isinstance(part, Or):
+        if isinstance(part, tree.Or):
             yield from _alternatives(part.parts)
         else:
             yield part
-
-
-def _one_of_patterns(same: Sequence[Filter]) -> Filter:
-    first = same[0]
-    if len(same) == 1 or not isinstance(first, Pattern):
-        return first
-    regexes = [part.regex for part in same if isinstance(part, Pattern)]
-    return replace(first, regex="|".join(f"(?:{regex})" for regex in regexes))
 
 
 def _after_prefix(prefix: str) -> str | None:

@@ -18,8 +18,12 @@ from ability_search.documents import SparseVector
 from ability_search.filters.tree import Filter
 from ability_search.store.arcadedb.core import PATIENCE, Parameters, kind_type
 from ability_search.store.arcadedb.filter_sql import to_sql
-from ability_search.store.arcadedb.record_rows import collection_in
-from ability_search.store.arcadedb.rows import CHUNK_COLUMNS, TEXT_COLUMNS, chunk_text
+from ability_search.store.arcadedb.rows import (
+    CHUNK_COLUMNS,
+    TEXT_COLUMNS,
+    chunk_text,
+    collection_in,
+)
 from ability_search.store.arcadedb.search import is_scan
 from ability_search.store.records import (
     Ahead,
@@ -93,11 +97,7 @@ class IndexRequest:
             ]
 
     def _condition(self, filter: Filter | None) -> str | None:
-        if filter is None:
-            return None
-        condition, bound = to_sql(filter, prefix=f"f{len(self._params)}_")
-        self._params |= bound
-        return condition
+        return None if filter is None else to_sql(filter, self._params)
 
     def complete(self, answer: Mapping[str, Any]) -> bool:
         """Return whether no commit was in progress, of which the searches may have seen half."""

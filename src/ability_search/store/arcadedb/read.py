@@ -22,16 +22,19 @@ from ability_search.store.arcadedb.core import (
 )
 from ability_search.store.arcadedb.database import ArcadeDatabase
 from ability_search.store.arcadedb.filter_sql import to_sql
-from ability_search.store.arcadedb.record_rows import condition_of, encoded, record_of, type_of
 from ability_search.store.arcadedb.rows import (
     CHUNK_COLUMNS,
     SOURCE_COLUMNS,
     SPARE,
     chunk_record,
+    condition_of,
+    encoded,
     filled,
     link,
+    record_of,
     shorter,
     source_record,
+    type_of,
 )
 from ability_search.store.records import VALUE_LENGTH, ChunkRecord, SourceRecord, metadata_key
 from ability_search.store.stored_collections import collection_of
@@ -75,7 +78,6 @@ class AskSql:
     """An ask as queries of one statement; the last one has its rows."""
 
     queries: Mapping[str, str]
-    params: Mapping[str, Any]
     answer: MakeAnswer
 
 
@@ -96,7 +98,7 @@ class ReadSql(ArcadeDatabase):
         return [answer for ask in asks for answer in await self.read([ask])]
 
     async def _answers(self, asks: Sequence[Read | Count]) -> list[Page | Counted]:
-        statement, asked = _asked(asks)
+        statement, asked = asked_of(asks)
         types = [ask.collection.type for ask in asks if ask.collection]
         found = await self.fetch(statement, *types)
         if isinstance(found, list):
@@ -114,29 +116,22 @@ class ReadSql(ArcadeDatabase):
         ]
 
 
-def read_statement(asks: Sequence[Read | Count]) -> Statement:
-    """Return the statement that answers asks in one round trip."""
-    return _asked(asks)[0]
-
-
-def _asked(asks: Sequence[Read | Count]) -> tuple[Statement, Mapping[str, AskSql]]:
-    """Return the statement that answers asks, and each of them by the name of its rows.
+def asked_of(asks: Sequence[Read | Count]) -> tuple[Statement, Mapping[str, AskSql]]:
+    """Return the statement that answers asks in one round trip, and each by the name of its rows.
 
     The rows of ``collections`` are the records that were asked for, that of ``clock`` is the time
     if records are read.
     """
-    asked = {f"a{place}": _query(ask, f"a{place}") for place, ask in enumerate(asks)}
+    params = Parameters()
+    asked = {f"a{place}": _query(ask, f"a{place}", params) for place, ask in enumerate(asks)}
     queries: dict[str, str] = {}
-    params: dict[str, Any] = {}
     if any(isinstance(ask.of, Records) for ask in asks):
         queries["clock"] = "SELECT `date.currentTimestamp`() AS ms"
     if wanted := [_collection(ask).name for ask in asks if ask.current]:
-        queries["collections"] = "SELECT FROM Collection WHERE key IN :names"
-        params["names"] = wanted
+        queries["collections"] = f"SELECT FROM Collection WHERE key IN {params.bind(wanted)}"
     names = [*queries, *asked]
     for each in asked.values():
         queries |= each.queries
-        params |= each.params
     # The rows of one query alone come sooner without a map.
     text = rows_together(queries, names) if len(queries) > 1 else queries[names[0]]
     return Statement(text, params), asked
@@ -159,25 +154,25 @@ def _halved(ask: Read | Count) -> Read | None:
     return replace(ask, limit=most // 2) if most > 1 else None
 
 
-def _query(ask: Read | Count, name: str) -> AskSql:
-    """Return an ask as SQL; ``name`` is that of its query, and begins those of its parameters."""
+def _query(ask: Read | Count, name: str, params: Parameters) -> AskSql:
+    """Return an ask as SQL; ``name`` is that of its query."""
     if isinstance(ask.of, Records):
-        return _recording(ask, ask.of, name)
+        return _recording(ask, ask.of, name, params)
     if isinstance(ask, Count):
-        return _counting(ask, name)
-    return _linking(ask, ask.of, name) if isinstance(ask.of, Links) else _reading(ask, name)
+        return _counting(ask, name, params)
+    if isinstance(ask.of, Links):
+        return _linking(ask, ask.of, name, params)
+    return _reading(ask, name, params)
 
 
 # Selections
 
 
-def _selected(ask: Read | Count, name: str) -> tuple[str, list[str], Parameters, dict[str, str]]:
-    """Return the type of the selected chunks or sources and the conditions on them.
-
-    With them come what they bind, and queries that they need.
-    """
+def _selected(
+    ask: Read | Count, name: str, params: Parameters
+) -> tuple[str, list[str], dict[str, str]]:
+    """Return the type of the selected chunks or sources, the conditions, and what they need."""
     collection, of = _collection(ask), ask.of
-    params = Parameters(name)
     before: dict[str, str] = {}
     if isinstance(of, Sources):
         chosen, columns = source_type(collection.type), SOURCE_COLUMNS
@@ -199,10 +194,8 @@ def _selected(ask: Read | Count, name: str) -> tuple[str, list[str], Parameters,
         conditions += [f"chunkIndex >= {of.first:d}"] if of.first else []
         conditions += [] if of.end is None else [f"chunkIndex < {of.end:d}"]
     if of.filter is not None:
-        text, bound = to_sql(of.filter, prefix=f"{name}_f", columns=columns)
-        conditions.append(f"({text})")
-        params |= bound
-    return f"`{chosen}`", conditions, params, before
+        conditions.append(f"({to_sql(of.filter, params, columns=columns)})")
+    return f"`{chosen}`", conditions, before
 
 
 def _among(params: Parameters, **wanted: Sequence[str] | None) -> list[str]:
@@ -225,14 +218,12 @@ def _limited(limit: int | None) -> str:
 # Records and links
 
 
-def _recording(ask: Read | Count, of: Records, name: str) -> AskSql:
+def _recording(ask: Read | Count, of: Records, name: str, params: Parameters) -> AskSql:
     """Return the query for a page of records, one row more than its limit, or for their number."""
-    params = Parameters(name)
     target = f"FROM {type_of(of.kind)} WHERE {condition_of(of, params)}"
     if isinstance(ask, Count):
         return AskSql(
             {name: f"SELECT count(*) AS n {target}"},
-            params,
             lambda rows, _, now: Counted({None: (rows[0]["n"] if rows else 0,)}, None, now),
         )
     limit, by_time = ask.limit or MOST_RECORDS, ask.order == "updated_at"
@@ -247,7 +238,7 @@ def _recording(ask: Read | Count, of: Records, name: str) -> AskSql:
         return Page(items, last.key if of.scope else (last.scope, *last.key), None, now)
 
     text = f"SELECT {target}{behind} ORDER BY {order}{_limited(limit + 1)}"
-    return AskSql({name: text}, params, page)
+    return AskSql({name: text}, page)
 
 
 def _behind(of: Records, after: str | Key, params: Parameters) -> str:
@@ -257,32 +248,29 @@ def _behind(of: Records, after: str | Key, params: Parameters) -> str:
     return f" AND scope >= {scope} AND (scope > {scope} OR key > {key})"
 
 
-def _linking(ask: Read, of: Links, name: str) -> AskSql:
+def _linking(ask: Read, of: Links, name: str, params: Parameters) -> AskSql:
     """Return the query for links; a generation without any has no type for them."""
     collection = _collection(ask)
     text = f"SELECT chunkId FROM `{collection.type}` WHERE {_NOTHING}"
     if collection.links:
+        sources = params.bind(list(of.sources))
         text = (
             f"SELECT source, target, kind, weight FROM `{link_type(collection.type)}`"
-            f" WHERE source IN :{name} OR target IN :{name}"
+            f" WHERE source IN {sources} OR target IN {sources}"
             f" ORDER BY weight DESC, source, target, kind{_limited(ask.limit)}"
         )
-    return AskSql(
-        {name: text},
-        {name: list(of.sources)},
-        lambda rows, current, _: Page(list(map(link, rows)), None, current),
-    )
+    return AskSql({name: text}, lambda rows, current, _: Page(list(map(link, rows)), None, current))
 
 
 # Pages
 
 
-def _reading(ask: Read, name: str) -> AskSql:
+def _reading(ask: Read, name: str, params: Parameters) -> AskSql:
     """Return the query for a page of chunks or sources.
 
     Without a limit the rows are sorted here: an order would make the engine prefer its index.
     """
-    chosen, conditions, params, before = _selected(ask, name)
+    chosen, conditions, before = _selected(ask, name, params)
     key = {"vector_key": "vectorKey", "stored": "@rid"}.get(ask.order)
     key = key or ("source" if isinstance(ask.of, Sources) else "chunkId")
     ordered = ask.limit is not None or ask.after is not None or ask.order != "id"
@@ -301,7 +289,7 @@ def _reading(ask: Read, name: str) -> AskSql:
         more = ask.limit is not None and len(rows) == ask.limit and ask.order != "stored"
         return Page(_items(ask, rows), rows[-1][place] if more else None, current)
 
-    return AskSql({**before, name: text}, params, answer)
+    return AskSql({**before, name: text}, answer)
 
 
 def _columns(columns: Columns, params: Parameters, *, of_chunks: bool) -> list[str]:
@@ -339,9 +327,9 @@ def _items(ask: Read, rows: Sequence[Row]) -> list[Any]:
 # Counts
 
 
-def _counting(ask: Count, name: str) -> AskSql:
+def _counting(ask: Count, name: str, params: Parameters) -> AskSql:
     """Return the query for the number of chunks or sources, and sums, in groups."""
-    target, conditions, params, before = _selected(ask, name)
+    target, conditions, before = _selected(ask, name, params)
     columns = SOURCE_COLUMNS if isinstance(ask.of, Sources) else CHUNK_COLUMNS
     if ask.sample is not None:
         # An order by what no index has would sort all chunks.
@@ -369,4 +357,4 @@ def _counting(ask: Count, name: str) -> AskSql:
         return Counted(groups, current)
 
     text = f"SELECT {', '.join(shown)} FROM {target}{_where(conditions)}{group}"
-    return AskSql({**before, name: text}, params, answer)
+    return AskSql({**before, name: text}, answer)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
 
@@ -12,13 +12,7 @@ from ability_search.store.arcadedb.core import Parameters, Statement
 from ability_search.store.arcadedb.database import Attempts
 from ability_search.store.arcadedb.database_schema import RECORD_TYPES
 from ability_search.store.arcadedb.read import ReadSql
-from ability_search.store.arcadedb.record_rows import (
-    condition_of,
-    encoded,
-    equal_to,
-    record_of,
-    type_of,
-)
+from ability_search.store.arcadedb.rows import condition_of, encoded, equal_to, record_of, type_of
 from ability_search.store.values import (
     Add,
     Change,
@@ -51,18 +45,12 @@ class RecordSql(ReadSql):
     async def _holds(self, changes: Sequence[Change]) -> bool:
         """Return whether an attempt without an answer has made these changes."""
         kept = [change for change in changes if isinstance(change, Put | Delete)]
-        pages = await self.read([Read(_concerned(change), limit=1) for change in kept])
-        return all(
-            _is_made(change, page.items)
-            for change, page in zip(kept, pages, strict=True)
-            if isinstance(page, Page)
+        concerned = (
+            each.of if isinstance(each, Delete) else Records(each.kind, each.scope, keys=[each.key])
+            for each in kept
         )
-
-
-def _concerned(change: Put | Delete) -> Records:
-    if isinstance(change, Delete):
-        return change.of
-    return Records(change.kind, change.scope, keys=[change.key])
+        pages = await self.read([Read(of, limit=1) for of in concerned])
+        return all(map(_is_made, kept, (page.items for page in pages if isinstance(page, Page))))
 
 
 def _is_made(change: Put | Delete, stored: Sequence[Record]) -> bool:
@@ -81,10 +69,9 @@ def _committed(changes: Sequence[Change]) -> Statement:
     """
     params = Parameters()
     steps: list[str] = []
-    places = ((_run(change, place), place) for place, change in enumerate(changes))
-    for run, numbered in groupby(places, key=lambda pair: pair[0]):
-        first, *more = [place for _, place in numbered]
-        steps.append(_step(run, changes[first : first + 1 + len(more)], first, params))
+    for _, run in groupby(enumerate(changes), key=lambda numbered: _run(*numbered)):
+        places, alike = zip(*run, strict=True)
+        steps.append(_step(alike, places[0], params))
     last, record = changes[-1], "[]"
     if isinstance(last, Put | Add):
         steps.append(
@@ -98,7 +85,7 @@ def _committed(changes: Sequence[Change]) -> Statement:
     )
 
 
-def _run(change: Change, place: int) -> tuple[Any, ...]:
+def _run(place: int, change: Change) -> tuple[Any, ...]:
     """Return what is equal for successive changes that one loop can make."""
     if isinstance(change, Add):
         return Add, change.kind, tuple(change.by), tuple(change.fields)
@@ -109,7 +96,7 @@ def _run(change: Change, place: int) -> tuple[Any, ...]:
     return (place,)
 
 
-def _step(run: tuple[Any, ...], changes: Sequence[Any], place: int, params: Parameters) -> str:
+def _step(changes: Sequence[Any], place: int, params: Parameters) -> str:
     change: Change = changes[0]
     if isinstance(change, Delete):
         condition = condition_of(change.of, params)
@@ -129,7 +116,7 @@ def _step(run: tuple[Any, ...], changes: Sequence[Any], place: int, params: Para
     if isinstance(change, Put) and change.conditional:
         return _conditional(change, place, params)
     rows = params.bind([_row(each) for each in changes])
-    written = _assigned(change, params, "$row.{}".format)
+    written = _assigned(change, params)
     kind = params.bind(change.kind)
     return (
         f"FOREACH ($row IN {rows}) {{ UPDATE {type_of(change.kind)} SET {written}"
@@ -144,17 +131,12 @@ def _unlike(require: Require, number: str) -> str:
 
 def _conditional(put: Put, place: int, params: Parameters) -> str:
     table, where = type_of(put.kind), _identity(put, params)
-    row = _row(put)
-
-    def value(name: str) -> str:
-        top, _, field = name.partition(".")
-        return params.bind(row[top][field] if field else row[top])
-
+    row = f"LET row = {params.bind(_row(put))};"
     refusal = _refusal(place, f"SELECT FROM {table} WHERE {where}")
-    written = _assigned(put, params, value)
+    written = _assigned(put, params)
     if put.revision == 0:
         return (
-            f"LET u{place} = SELECT FROM {table} WHERE {where};"
+            f"{row} LET u{place} = SELECT FROM {table} WHERE {where};"
             f" IF ($u{place}.size() > 0) {refusal} UPDATE {table} SET {written}"
             f" UPSERT WHERE {where};"
         )
@@ -162,7 +144,7 @@ def _conditional(put: Put, place: int, params: Parameters) -> str:
     if put.revision is not None:
         conditions.append(f"revision = {put.revision:d}")
     return (
-        f"LET u{place} = UPDATE {table} SET {written} WHERE {' AND '.join(conditions)};"
+        f"{row} LET u{place} = UPDATE {table} SET {written} WHERE {' AND '.join(conditions)};"
         f" IF ($u{place}[0].count = 0) {refusal}"
     )
 
@@ -189,8 +171,8 @@ def _row(change: Put | Add) -> dict[str, Any]:
     return row | {"data": None if data is None else base64.b64encode(data).decode("ascii")}
 
 
-def _assigned(change: Put | Add, params: Parameters, value: Callable[[str], str]) -> str:
-    """Return the assignments of an UPDATE; ``value`` returns the SQL of a part of the row."""
+def _assigned(change: Put | Add, params: Parameters) -> str:
+    """Return the assignments of an UPDATE from ``$row``."""
     now = "$clock[0].ms"
     written = ["revision = ifnull(revision, 0) + 1", f"updatedAt = {now}"]
     if isinstance(change, Put) and change.fresh:
@@ -198,18 +180,17 @@ def _assigned(change: Put | Add, params: Parameters, value: Callable[[str], str]
     else:
         written.append(f"createdAt = ifnull(createdAt, {now})")
     if isinstance(change, Put) and not change.merge:
-        written.append(f"fields = {value('fields')}")
+        written.append("fields = $row.fields")
     else:
         written.append("fields = ifnull(fields, {})")
-        written += [f"fields.{name} = {value(f'fields.{name}')}" for name in change.fields]
+        written += [f"fields.{name} = $row.fields.{name}" for name in change.fields]
     if isinstance(change, Add):
         written += [
-            f"fields.{name} = ifnull(fields.{name}, 0) + {value(f'added.{name}')}"
-            for name in change.by
+            f"fields.{name} = ifnull(fields.{name}, 0) + $row.added.{name}" for name in change.by
         ]
         return ", ".join(written)
     if change.data is not None or not change.merge:
-        written.append(f"data = {value('data')}")
+        written.append("data = $row.data")
     if change.lease is None:
         written.append("until = null")
     elif isinstance(change.lease, int):

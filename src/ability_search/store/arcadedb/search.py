@@ -18,13 +18,13 @@ from ability_search.store.arcadedb.core import (
     rows_together,
 )
 from ability_search.store.arcadedb.filter_sql import to_sql
-from ability_search.store.arcadedb.record_rows import collection_in
 from ability_search.store.arcadedb.rows import (
     CHUNK_COLUMNS,
     CHUNK_FIELDS,
     SPARE,
     TEXT_COLUMNS,
     chunk_text,
+    collection_in,
     link,
     shorter,
 )
@@ -186,12 +186,11 @@ class SearchStatement:
     # Filters
 
     def _bind_filters(self) -> Mapping[Filter, str]:
-        """Return the conditions of the filters, each with parameters of its own."""
+        """Return the conditions of the filters."""
         filters = dict.fromkeys(each.filter for each in self._searches if each.filter is not None)
-        conditions = {}
-        for place, filter in enumerate(filters):
-            conditions[filter], bound = to_sql(filter, prefix=f"f{place}_")
-            self._params |= bound
+        params = Parameters("f")
+        conditions = {filter: to_sql(filter, params) for filter in filters}
+        self._params |= params
         return conditions
 
     def _condition(self, search: Search) -> str:

@@ -9,28 +9,21 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 from ability_search.bounded_batches import batches
 from ability_search.collection import Collection
 from ability_search.errors import DatabaseUnavailable, GenerationGone, StatementRefused
 from ability_search.ops.metrics.meter import UNMETERED, Meter
-from ability_search.store.arcadedb import database_schema, rows, write
+from ability_search.store import records
+from ability_search.store.arcadedb import database_schema, write
 from ability_search.store.arcadedb.core import Scripts, Statement, kind_type
 from ability_search.store.arcadedb.database import generation_gone
 from ability_search.store.arcadedb.index_search import IndexRequest, finds_all
-from ability_search.store.arcadedb.record_rows import collection_in
 from ability_search.store.arcadedb.record_sql import RecordSql
+from ability_search.store.arcadedb.rows import collection_in
 from ability_search.store.arcadedb.search import SearchStatement, complete
-from ability_search.store.records import (
-    Ahead,
-    ChunkRecord,
-    Replaced,
-    Replacement,
-    Search,
-    Searched,
-    chunk_bytes,
-)
 from ability_search.store.stand_ins import Represented, moved
 from ability_search.store.stored_collections import change_collection, read_collection
 from ability_search.store.values import Columns, Patch
@@ -103,12 +96,12 @@ class ArcadeStore(RecordSql):
     async def search(
         self,
         collection: Collection,
-        searches: Sequence[Search],
+        searches: Sequence[records.Search],
         columns: Columns,
         *,
-        ahead: Ahead | None = None,
+        ahead: records.Ahead | None = None,
         consistent: bool = True,
-    ) -> Searched:
+    ) -> records.Searched:
         if finds_all(collection, searches, columns, scan_below=self._scan_below):
             request = IndexRequest(collection, searches, columns, ahead, beam=self._beam)
 
@@ -167,21 +160,18 @@ class ArcadeStore(RecordSql):
 
     # Replacement
 
-    async def replace(self, collection: Collection, replacement: Replacement) -> Replaced | None:
+    async def replace(
+        self, collection: Collection, replacement: records.Replacement
+    ) -> records.Replaced | None:
         chunks, kinds = await self._parts(replacement.chunks)
-        await self._create_types(collection, replacement, kinds=kinds.count > 0)
+        if types := database_schema.create_parts(collection, replacement, kinds=kinds.count > 0):
+            await self.write(types)
         try:
             copies = await self._copies(collection, replacement) if collection.duplicates else {}
-            answer = await self.write(
-                write.replace_sources(
-                    collection,
-                    replacement,
-                    chunks=chunks,
-                    kinds=kinds,
-                    copies=copies,
-                    now=self._now(),
-                )
+            make = partial(
+                write.replace_sources, collection, replacement, chunks, kinds, copies, self._now()
             )
+            answer = await self.write(await _of_chunks(chunks.count + kinds.count, make))
         except (StatementRefused, GenerationGone):
             # The errors for types being dropped vary, so the record decides.
             current = await read_collection(self, collection.name)
@@ -195,10 +185,10 @@ class ArcadeStore(RecordSql):
             raise StatementRefused("other", f"{inserted} of {stored} chunks were stored")
         changed = collection_in(answer["collection"])
         assert changed is not None
-        return Replaced(changed, answer["deleted"], inserted, answer["replaced"])
+        return records.Replaced(changed, answer["deleted"], inserted, answer["replaced"])
 
     async def _copies(
-        self, collection: Collection, replacement: Replacement
+        self, collection: Collection, replacement: records.Replacement
     ) -> Mapping[str, Sequence[str]]:
         """Return the duplicates of chunks that are replaced, by their next stand-in."""
         new = [each for own in replacement.chunks for each in own if each.of is None]
@@ -209,65 +199,42 @@ class ArcadeStore(RecordSql):
         old = {row["chunkId"]: row.get("vectorKey") for row in found["old"]}
         firsts = {row["chunkId"]: row for row in found["firsts"]}
         rules = {row["source"]: row.get("dedupThreshold") for row in found["rules"]}
-        groups = []
-        for row in found["kept"]:
-            first = firsts.get(row["first"], {})
-            groups.append(
-                Represented(
-                    old[row["duplicateOf"]],
-                    [row["first"], *(each for each in row["copies"] if each != row["first"])],
-                    rules.get(first.get("source")),
-                    first.get("embedding"),
-                )
+        groups = [
+            Represented(
+                old[row["duplicateOf"]],
+                [row["first"], *(each for each in row["copies"] if each != row["first"])],
+                rules.get(first.get("source")),
+                first.get("embedding"),
             )
+            for row in found["kept"]
+            for first in [firsts.get(row["first"], {})]
+        ]
         return moved(groups, new)
 
     async def _parts(
-        self, per_source: Sequence[Sequence[ChunkRecord]]
-    ) -> tuple[write.Rows, write.Rows]:
+        self, per_source: Sequence[Sequence[records.ChunkRecord]]
+    ) -> tuple[write.Stored, write.Stored]:
         """Return ordinary chunks and chunks of kinds; stage what does not fit in the statement."""
-        inline: dict[bool, list[ChunkRecord]] = {False: [], True: []}
-        tokens: dict[bool, list[str]] = {False: [], True: []}
-        staged = {False: 0, True: 0}
+        chunks, kinds = write.Stored(), write.Stored()
         room = self._message_bytes
         for own in per_source:
-            size = await _of_chunks(_bytes, own)
-            of_kind = bool(own and own[0].of)
+            stored = kinds if own and own[0].of else chunks
+            size = await _of_chunks(len(own), partial(_bytes, own))
             if size <= room:
-                inline[of_kind] += own
+                stored.chunks += own
                 room -= size
             else:
-                tokens[of_kind].append(await self._stage(own))
-                staged[of_kind] += len(own)
-        chunks, kinds = [
-            write.Rows(await _of_chunks(_rows, inline[of_kind]), tokens[of_kind], staged[of_kind])
-            for of_kind in (False, True)
-        ]
+                stored.staged.append(await self._stage(own))
+                stored.staged_count += len(own)
         return chunks, kinds
 
-    async def _stage(self, own: Sequence[ChunkRecord]) -> str:
+    async def _stage(self, own: Sequence[records.ChunkRecord]) -> str:
         """Stage the chunks of a source in messages of bounded size; return their token."""
         token = secrets.token_hex(8)
-        sized = batches(own, chunk_bytes, most=len(own), most_bytes=self._message_bytes)
+        sized = batches(own, records.chunk_bytes, most=len(own), most_bytes=self._message_bytes)
         for part in sized:
-            await self.write(write.stage_rows(token, await _of_chunks(_rows, part)))
+            await self.write(await _of_chunks(len(part), partial(write.stage, token, part)))
         return token
-
-    async def _create_types(
-        self, collection: Collection, replacement: Replacement, *, kinds: bool
-    ) -> None:
-        """Create what links, kinds and documents of others need and does not exist yet."""
-        wanted = []
-        if replacement.links and not collection.links:
-            wanted.append(database_schema.create_links(collection.type))
-        if replacement.nested and not collection.nested:
-            wanted.append(database_schema.create_child_index(collection.type))
-        if kinds and not collection.kind_chunks:
-            wanted.append(
-                database_schema.create_kinds(collection.type, dimensions=collection.dimensions)
-            )
-        for types in wanted:
-            await self.write(types)
 
     async def patch(self, collection: Collection, patches: Sequence[Patch]) -> None:
         if patches:
@@ -285,16 +252,10 @@ async def _repeated(ask: Callable[[], Awaitable[T]], complete: Callable[[T], boo
     return await ask()
 
 
-async def _of_chunks(
-    compute: Callable[[Sequence[ChunkRecord]], T], chunks: Sequence[ChunkRecord]
-) -> T:
+async def _of_chunks(number: int, compute: Callable[[], T]) -> T:
     """Return what is computed of chunks; of many in a thread, as 500 take some 10 ms."""
-    return compute(chunks) if len(chunks) <= _FEW else await asyncio.to_thread(compute, chunks)
+    return compute() if number <= _FEW else await asyncio.to_thread(compute)
 
 
-def _rows(chunks: Sequence[ChunkRecord]) -> list[dict[str, Any]]:
-    return list(map(rows.chunk_row, chunks))
-
-
-def _bytes(chunks: Sequence[ChunkRecord]) -> int:
-    return sum(map(chunk_bytes, chunks))
+def _bytes(chunks: Sequence[records.ChunkRecord]) -> int:
+    return sum(map(records.chunk_bytes, chunks))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ability_search.collection import Collection
@@ -22,27 +22,27 @@ from ability_search.store.arcadedb.rows import (
     COUNTED,
     SPARE,
     STORED_COLUMNS,
-    link_row,
+    chunk_row,
     source_row,
 )
-from ability_search.store.records import Replacement
+from ability_search.store.records import ChunkRecord, Replacement
 from ability_search.store.values import Patch, of_generation
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """Chunks to store, given in the statement or staged by :func:`stage_rows`."""
+@dataclass(slots=True)
+class Stored:
+    """Chunks to store, given in the statement or staged by :func:`stage`."""
 
-    rows: Sequence[Mapping[str, Any]] = ()
-    staged: Sequence[str] = ()
+    chunks: list[ChunkRecord] = field(default_factory=list)
+    staged: list[str] = field(default_factory=list)
     """Tokens of the staged chunks."""
-    staged_rows: int = 0
+    staged_count: int = 0
     """Number of staged chunks; if some are missing, nothing is changed."""
 
     @property
     def count(self) -> int:
         """Return the total number of chunks."""
-        return len(self.rows) + self.staged_rows
+        return len(self.chunks) + self.staged_count
 
 
 _COMPARED = 200
@@ -84,9 +84,8 @@ def represented(chunk_type: str, sources: Sequence[str], keys: Sequence[str]) ->
 def replace_sources(
     collection: Collection,
     replacement: Replacement,
-    *,
-    chunks: Rows,
-    kinds: Rows,
+    chunks: Stored,
+    kinds: Stored,
     copies: Mapping[str, Sequence[str]],
     now: int,
 ) -> Statement:
@@ -235,7 +234,7 @@ def _update_totals(source_t: str) -> str:
 
 
 def _parameters(
-    collection: Collection, replacement: Replacement, chunks: Rows, kinds: Rows, now: int
+    collection: Collection, replacement: Replacement, chunks: Stored, kinds: Stored, now: int
 ) -> dict[str, Any]:
     statistics, stand_ins = replacement.term_statistics, replacement.stand_ins
     stored = (chunk for own in replacement.chunks for chunk in own)
@@ -246,15 +245,15 @@ def _parameters(
         "averageLength": collection.average_length,
         "now": now,
         "sources": list(replacement.sources),
-        "chunks": list(chunks.rows),
-        "stagedChunks": list(chunks.staged),
-        "aspects": list(kinds.rows),
-        "stagedAspects": list(kinds.staged),
+        "chunks": list(map(chunk_row, chunks.chunks)),
+        "stagedChunks": chunks.staged,
+        "aspects": list(map(chunk_row, kinds.chunks)),
+        "stagedAspects": kinds.staged,
         "staged": [*chunks.staged, *kinds.staged],
-        "stagedRows": chunks.staged_rows + kinds.staged_rows,
+        "stagedRows": chunks.staged_count + kinds.staged_count,
         "aspectCount": kinds.count,
         "records": [source_row(record) for record in replacement.records],
-        "links": [link_row(link) for link in replacement.links],
+        "links": list(map(asdict, replacement.links)),
         "linkCount": len(replacement.links),
         "terms": of_generation(collection.type),
         "added": None if statistics is None else base64.b64encode(statistics).decode("ascii"),
@@ -278,10 +277,10 @@ def _moves(copies: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     }
 
 
-def _insert(chunk_type: str, rows: Rows, name: str) -> str:
+def _insert(chunk_type: str, stored: Stored, name: str) -> str:
     """Return SQL that inserts the chunks of the parameter ``name`` and moves staged ones."""
-    inline = f"INSERT INTO `{chunk_type}` CONTENT :{name};" if rows.rows else ""
-    if not rows.staged:
+    inline = f"INSERT INTO `{chunk_type}` CONTENT :{name};" if stored.chunks else ""
+    if not stored.staged:
         return inline
     parameter = f":staged{name.capitalize()}"
     return (
@@ -290,15 +289,13 @@ def _insert(chunk_type: str, rows: Rows, name: str) -> str:
     )
 
 
-def stage_rows(token: str, rows: Sequence[Mapping[str, Any]]) -> Statement:
+def stage(token: str, chunks: Sequence[ChunkRecord]) -> Statement:
     """Store chunks outside the indexes until :func:`replace_sources` moves them.
 
     Needed for sources whose chunks exceed one message.
     """
-    return Statement(
-        "BEGIN; INSERT INTO Staging CONTENT :rows; COMMIT;",
-        {"rows": [{**row, "token": token} for row in rows]},
-    )
+    rows = [{**chunk_row(chunk), "token": token} for chunk in chunks]
+    return Statement("BEGIN; INSERT INTO Staging CONTENT :rows; COMMIT;", {"rows": rows})
 
 
 # Patches

@@ -16,19 +16,8 @@ from markdown_it import MarkdownIt
 from markdown_it.rules_block import StateBlock, table
 from markdown_it.token import Token
 
-from ability_search.text.chunkers import boundaries
+from ability_search.text.chunkers import boundaries, chunk_packing
 from ability_search.text.chunkers.boundaries import Lines, Span
-from ability_search.text.chunkers.chunk_packing import (
-    BY_BLANK_LINES,
-    ITEM,
-    LINE,
-    PROSE,
-    VERBATIM,
-    BreakPoint,
-    Ruler,
-    Unstructured,
-    clipped,
-)
 
 MOST_BLOCKS = 200_000
 """Maximum blocks of a text; one block per fifty characters in a text of ten megabytes."""
@@ -67,21 +56,25 @@ class Block:
     fences: tuple[Span, ...] = ()
     """Fences within a list or quotation."""
 
-    def cuts(self) -> tuple[BreakPoint, ...]:
+    def cuts(self) -> tuple[chunk_packing.BreakPoint, ...]:
         """Return the ways to cut the block if it exceeds a chunk, coarsest first."""
         if self.kind == "fence":
-            return BY_BLANK_LINES
+            return chunk_packing.BY_BLANK_LINES
         if self.kind in VERBATIM_KINDS:
-            return VERBATIM
+            return chunk_packing.VERBATIM
         if self.kind in _CONTAINERS:
-            return (BreakPoint(ITEM, self._by_item), BreakPoint(LINE, self._by_line), *PROSE)
-        return PROSE
+            return (
+                chunk_packing.BreakPoint(chunk_packing.ITEM, self._by_item),
+                chunk_packing.BreakPoint(chunk_packing.LINE, self._by_line),
+                *chunk_packing.PROSE,
+            )
+        return chunk_packing.PROSE
 
-    def _by_item(self, ruler: Ruler, start: int, end: int) -> Iterator[Span]:
+    def _by_item(self, ruler: chunk_packing.Ruler, start: int, end: int) -> Iterator[Span]:
         cuts = (item for item in self.items if start < item < end)
         return boundaries.lines_between(ruler.text, start, end, cuts)
 
-    def _by_line(self, ruler: Ruler, start: int, end: int) -> Iterator[Span]:
+    def _by_line(self, ruler: chunk_packing.Ruler, start: int, end: int) -> Iterator[Span]:
         """Yield the lines, and each fence as a whole."""
         for first, last in (*self.fences, (end, end)):
             if first >= end:
@@ -157,7 +150,7 @@ class _Reading(StateBlock):
         self.tokens.clear()
         self._room -= 1
         if self._room < 0:
-            raise Unstructured("too many tokens of Markdown")
+            raise chunk_packing.Unstructured("too many tokens of Markdown")
         return self._last
 
     def end(self) -> None:
@@ -203,7 +196,7 @@ class _Reading(StateBlock):
         else:
             self.blocks.append(Block(token.type, first, last))
         if len(self.blocks) > MOST_BLOCKS:
-            raise Unstructured(f"more than {MOST_BLOCKS} blocks")
+            raise chunk_packing.Unstructured(f"more than {MOST_BLOCKS} blocks")
 
     def _define(self, end: int) -> None:
         """Add the link definitions before ``end``, for which the parser returns no tokens."""
@@ -219,9 +212,9 @@ class _Reading(StateBlock):
 
 def _plain(title: str, references: MutableMapping[str, Any]) -> str:
     if not _INLINE_MARK.search(title):
-        return clipped(" ".join(title.split()))
+        return chunk_packing.clipped(" ".join(title.split()))
     inline = _parser().parseInline(title, references)
-    return clipped(" ".join("".join(map(_text_of, inline[0].children or ())).split()))
+    return chunk_packing.clipped(" ".join("".join(map(_text_of, inline[0].children or ())).split()))
 
 
 def _text_of(token: Token) -> str:

@@ -51,11 +51,7 @@ def chunk_sections(
         if block.kind == "table_open" and not ruler.fits(block.start, block.end):
             _repeat_header(ruler, block)
     return [
-        ruler.passage(
-            packed,
-            breadcrumb=breadcrumb,
-            language=_language(fences, packed),
-        )
+        ruler.passage(packed, breadcrumb=breadcrumb, language=_language(fences, packed))
         for breadcrumb, section in _sections(blocks)
         for packed in pack(ruler, _units(ruler, section))
     ]

@@ -9,18 +9,7 @@ from typing import Any, get_args
 
 from ability_search.documents import Passage
 from ability_search.errors import InvalidInput
-from ability_search.text.chunkers import Strategy, boundaries
-from ability_search.text.chunkers.chunk_packing import (
-    BY_BLANK_LINES,
-    BY_PARAGRAPH,
-    PROSE,
-    BreakPoint,
-    Packed,
-    Ruler,
-    Unit,
-    Unstructured,
-    pack,
-)
+from ability_search.text.chunkers import Strategy, boundaries, chunk_packing
 from ability_search.text.chunkers.markdown_blocks import read_blocks
 from ability_search.text.chunkers.markdown_sections import chunk_fences, chunk_sections
 from ability_search.text.formats import MARKDOWN, Format, function, named, table
@@ -44,7 +33,7 @@ _UNBROKEN = 2_000
 """Characters per sentence end or newline, on average; a text with more is not prose."""
 _MARKDOWN = frozenset({MARKDOWN.name, *MARKDOWN.others})
 _OF_MARKDOWN = frozenset({"markdown-headers", "code-blocks"})
-_PARAGRAPHS = (BY_PARAGRAPH, *PROSE)
+_PARAGRAPHS = (chunk_packing.BY_PARAGRAPH, *chunk_packing.PROSE)
 """Paragraphs that fit into one chunk together are merged; one that is too long is cut into
 sentences, then lines, words and characters."""
 _MOSTLY_FENCES = 0.6
@@ -110,7 +99,7 @@ def chunk(
     body = text[mark:]
     if not body or body.isspace():
         return []
-    ruler = Ruler(
+    ruler = chunk_packing.Ruler(
         body,
         count or EstimatedTokens(),
         max_tokens,
@@ -126,7 +115,7 @@ def chunk(
         if strategy in ("auto", SEMANTIC):
             return _chunk_auto(ruler, format, language)
         return _CHUNKERS[strategy](ruler)
-    except Unstructured as exc:
+    except chunk_packing.Unstructured as exc:
         log.warning("a text of %d characters is cut at its paragraphs: %s", len(body), exc)
         return chunk_plain(ruler)
 
@@ -177,7 +166,7 @@ def _checked_overlap(strategy: str, max_tokens: int, overlap: int | None) -> int
     return overlap
 
 
-def _chunk_auto(ruler: Ruler, format: str, language: str | None) -> list[Passage]:
+def _chunk_auto(ruler: chunk_packing.Ruler, format: str, language: str | None) -> list[Passage]:
     """Cut a text by the strategy that suits its format, language or content."""
     found = _format_of(ruler.text, format, language)
     if found is None or found.cut is None:
@@ -227,7 +216,7 @@ def has_markdown(text: str) -> bool:
     return False
 
 
-def chunk_markdown(ruler: Ruler, _language: str | None = None) -> list[Passage]:
+def chunk_markdown(ruler: chunk_packing.Ruler, _language: str | None = None) -> list[Passage]:
     """Cut Markdown at its fences if they are most of the text, else at its headings."""
     blocks, fences = read_blocks(ruler.text)
     in_fences = sum(fence.end - fence.start for fence in fences)
@@ -236,7 +225,7 @@ def chunk_markdown(ruler: Ruler, _language: str | None = None) -> list[Passage]:
     return chunk_sections(ruler, blocks, fences)
 
 
-def chunk_plain(ruler: Ruler, _language: str | None = None) -> list[Passage]:
+def chunk_plain(ruler: chunk_packing.Ruler, _language: str | None = None) -> list[Passage]:
     """Cut a text into paragraphs, or into windows if it is long and hardly has any breaks."""
     text = ruler.text
     if len(text) > _UNBROKEN:
@@ -247,22 +236,24 @@ def chunk_plain(ruler: Ruler, _language: str | None = None) -> list[Passage]:
     return chunk_by(ruler, _PARAGRAPHS)
 
 
-def chunk_by(ruler: Ruler, cuts: tuple[BreakPoint, ...]) -> list[Passage]:
+def chunk_by(
+    ruler: chunk_packing.Ruler, cuts: tuple[chunk_packing.BreakPoint, ...]
+) -> list[Passage]:
     """Cut a text by the first of ``cuts``, and parts that are too long by the following ones."""
     first, *finer = cuts
     units = (
-        Unit(start, end, first.rank, tuple(finer))
+        chunk_packing.Unit(start, end, first.rank, tuple(finer))
         for start, end in first.spans(ruler, 0, len(ruler.text))
     )
-    return [ruler.passage(packed) for packed in pack(ruler, units)]
+    return [ruler.passage(packed) for packed in chunk_packing.pack(ruler, units)]
 
 
-def chunk_lines(ruler: Ruler, _language: str | None = None) -> list[Passage]:
+def chunk_lines(ruler: chunk_packing.Ruler, _language: str | None = None) -> list[Passage]:
     """Cut source code at blank lines before unindented lines."""
-    return chunk_by(ruler, BY_BLANK_LINES)
+    return chunk_by(ruler, chunk_packing.BY_BLANK_LINES)
 
 
-def _windows(ruler: Ruler) -> Iterator[Packed]:
+def _windows(ruler: chunk_packing.Ruler) -> Iterator[chunk_packing.Packed]:
     """Cut a text into windows of equal length, each repeating the end of the previous one.
 
     Windows begin and end between words if possible, else at the edges of words and punctuation,
@@ -284,7 +275,7 @@ def _windows(ruler: Ruler) -> Iterator[Packed]:
         yield window
 
 
-def _window(ruler: Ruler, start: int, last: int) -> Packed:
+def _window(ruler: chunk_packing.Ruler, start: int, last: int) -> chunk_packing.Packed:
     """Return the longest window that begins at ``start``, without whitespace at its end."""
     text = ruler.text
     limit = min(last, max(start + 1, ruler.furthest(start, ruler.room(start))))
@@ -293,11 +284,11 @@ def _window(ruler: Ruler, start: int, last: int) -> Packed:
         end = boundaries.trim(text, start, end)[1]
         tokens, kept = ruler.overrun(start, end)
         if kept >= 1 or end == start + 1:
-            return Packed(start, end, tokens, ())
+            return chunk_packing.Packed(start, end, tokens, ())
         limit = max(start + 1, min(end - 1, start + int((end - start) * kept)))
 
 
-def _repeat_from(ruler: Ruler, window: Packed) -> int:
+def _repeat_from(ruler: chunk_packing.Ruler, window: chunk_packing.Packed) -> int:
     """Return the offset in this window at which the next one begins; its end for no overlap."""
     earliest = max(window.start + 1, ruler.earliest(window.end, ruler.overlap))
     if earliest >= window.end:
@@ -306,7 +297,7 @@ def _repeat_from(ruler: Ruler, window: Packed) -> int:
     return boundaries.skip_space(ruler.text, begin, window.end)
 
 
-_CHUNKERS: Mapping[str, Callable[[Ruler], list[Passage]]] = {
+_CHUNKERS: Mapping[str, Callable[[chunk_packing.Ruler], list[Passage]]] = {
     "markdown-headers": lambda ruler: chunk_sections(ruler, *read_blocks(ruler.text)),
     "code-blocks": lambda ruler: list(chunk_fences(ruler, *read_blocks(ruler.text))),
     "paragraph": lambda ruler: chunk_by(ruler, _PARAGRAPHS),

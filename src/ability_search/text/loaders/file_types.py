@@ -40,10 +40,7 @@ _PDF = b"%PDF-"
 _ZIP = b"PK\x03\x04"
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _OFFICE = {b"word/": "docx", b"ppt/": "pptx", b"xl/": "xlsx"}
-_MIMETYPES = {
-    b"application/epub+zip": "epub",
-    b"application/vnd.oasis.opendocument.": "odf",
-}
+_MIMETYPES = {b"application/epub+zip": "epub", b"application/vnd.oasis.opendocument.": "odf"}
 _ARCHIVES = frozenset({*_OFFICE.values(), *_MIMETYPES.values()})
 _MIMETYPE = 30, b"mimetype"
 """Place and name of the first member of an archive that names its type."""

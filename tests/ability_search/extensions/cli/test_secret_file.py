@@ -18,7 +18,7 @@ from tests.examples import examples
 
 from ability_search.config.vault import is_encrypted, reveal
 from ability_search.errors import ConfigurationError
-from ability_search.extensions.cli.secret_file import read_vault, set_secret
+from ability_search.extensions.cli.secret import read_vault, set_secret
 
 SECRET = "sk-very-hidden"
 

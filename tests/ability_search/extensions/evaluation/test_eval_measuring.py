@@ -10,9 +10,8 @@ import pytest
 from tests.ability_search.extensions.evaluation.sets import write_set
 
 from ability_search.errors import SearchError
-from ability_search.extensions.evaluation.evaluator import run_queries, run_query
+from ability_search.extensions.evaluation.evaluator import measured, run_queries, run_query
 from ability_search.extensions.evaluation.judged_sets import Dataset, JudgedQuery, read_dataset
-from ability_search.extensions.evaluation.measurement import measured
 from ability_search.extensions.evaluation.runs import Outcome, top_scores
 
 QUERY = JudgedQuery(_id="q", text="text")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ability_search.extensions.evaluation.measurement import per_query, recall_curve
+from ability_search.extensions.evaluation.evaluator import per_query, recall_curve
 from ability_search.extensions.evaluation.runs import METRICS
 
 QRELS = {

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ability_search.extensions.understanding.negation import BEFORE, BEHIND, is_negated
+from ability_search.extensions.notes.contradictions import BEFORE, BEHIND, is_negated
 
 
 def occurrences(text: str, *terms: str) -> list[tuple[str, int, int]]:
