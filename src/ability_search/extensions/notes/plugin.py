@@ -79,7 +79,8 @@ def register_tools() -> Sequence[ToolRow]:
 @hookimpl
 def open_tools(services: Services) -> Mapping[str, Handler]:
     """Return the handlers of the tools."""
-    from ability_search.extensions.notes.note_tools import NOTES, NoteTools
+    from ability_search.extensions.notes.note_calls import NoteTools
+    from ability_search.extensions.notes.note_tools import NOTES
 
     tools = NoteTools(services)
     return {row.name: getattr(tools, row.name.removeprefix("notes-")) for row in NOTES}

@@ -5,37 +5,18 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from pydantic import Field
-
 from ability_search.collection import Collection
 from ability_search.extensions.notes.graph_stages import strength
+from ability_search.extensions.notes.note_tools import SourceConnection, SourcePath
 from ability_search.search.similar import start_chunk
 from ability_search.search.stage import Ports
 from ability_search.store.pages import read_all
 from ability_search.store.port import Store
 from ability_search.store.records import SourceLink
 from ability_search.store.values import Links, Read
-from ability_search.wire import Result
 
 _LINKS = 1000
 """Links to read at once, the strongest first."""
-
-
-class SourcePath(Result):
-    """A path between two sources over links."""
-
-    sources: list[str] = Field(description="From the first to the last.")
-    via: list[str] = Field(description="Kind of each link.")
-    strength: float = Field(
-        description="Product of the weights of the links, halved for each after the first."
-    )
-
-
-class SourceConnection(Result):
-    """The connection of two sources."""
-
-    paths: list[SourcePath] = Field(description="The shortest first, then the strongest.")
-    common: list[str] = Field(description="Sources that both are linked with, strongest first.")
 
 
 async def connection(

@@ -11,7 +11,7 @@ from tests.ability_search.extensions.cli.conftest import Network, Run
 
 from ability_search.extensions.notes.collection_measures import measure
 from ability_search.extensions.notes.graph_analysis import NoteChunk
-from ability_search.extensions.notes.source_paths import SourceConnection, SourcePath
+from ability_search.extensions.notes.note_tools import SourceConnection, SourcePath
 from ability_search.store.records import SourceRecord
 
 
