@@ -47,7 +47,7 @@ from ability_search.store.values import Columns
 from ability_search.tools import requests
 from ability_search.tools.inputs import QueryInput
 from ability_search.worker import build_services
-from kadi_localnet.models import open_models
+from kadi_localnet.models.service import open_models
 
 HASHED = "hashed"
 """Name of the model of :class:`HashedWords`."""

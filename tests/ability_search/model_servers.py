@@ -14,9 +14,9 @@ from pydantic import SecretStr
 
 from ability_search.config.model_settings import Embedding
 from ability_search.providers.embedder import RemoteEmbedder
+from ability_search.providers.http_transport import OverHttp
 from ability_search.providers.transports import (
     OverBroker,
-    OverHttp,
     Service,
     Transport,
 )

@@ -7,8 +7,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import httpx
-
 from ability_search.config.model_settings import Embedding, Expansion
 from ability_search.config.model_settings import RerankerSettings as Reranking
 from ability_search.config.schema import Settings
@@ -19,8 +17,7 @@ from ability_search.ports import Invoke, Providers
 from ability_search.providers.chat import CHAT, RemoteChat
 from ability_search.providers.embedder import EMBEDDINGS, RemoteEmbedder
 from ability_search.providers.reranker import RERANK, RemoteReranker
-from ability_search.providers.transports import OverBroker, OverHttp, Service, Transport
-from kadi_client.context import headers
+from ability_search.providers.transports import OverBroker, Service, Transport
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +73,9 @@ class ModelServers:
             return
         if chosen.api_url is None:
             raise ConfigurationError(f"SEARCH_{chosen.prefix.upper()}API_URL is missing")
+        from ability_search.providers.http_transport import OverHttp, http_client
 
-        async def follow(request: httpx.Request) -> None:
-            """Add the tracing headers of the current call."""
-            request.headers.update(headers())
-
-        hooks = [follow] if self.settings.tracing.propagate else []
-        async with httpx.AsyncClient(event_hooks={"request": hooks}) as client:
+        async with http_client(propagate=self.settings.tracing.propagate) as client:
             url = chosen.api_url.get_secret_value()
             transport = OverHttp(service, client, url, api_key=chosen.api_key)
             yield _metered_http(transport, f"/v1/{service.route}", self.meter)

@@ -1,4 +1,8 @@
-"""The model manager: embeddings and reranking with local models."""
+"""The model manager: embeddings and reranking with local models.
+
+This package itself loads no engine: it is also for those who only plan what to serve. What serves
+it is :mod:`.service`.
+"""
 
 import os
 
@@ -11,16 +15,13 @@ from kadi_localnet.models.config import ModelDirectory, ModelsConfig
 from kadi_localnet.models.directory import is_reranker
 from kadi_localnet.models.errors import ModelsError, ModelSetupError
 from kadi_localnet.models.hub import installed_models, pull_model
-from kadi_localnet.models.service import Models, open_models
 
 __all__ = [
     "ModelDirectory",
     "ModelSetupError",
-    "Models",
     "ModelsConfig",
     "ModelsError",
     "installed_models",
     "is_reranker",
-    "open_models",
     "pull_model",
 ]

@@ -62,7 +62,7 @@ class ModelFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelsConfig:
-    """The configuration for :func:`kadi_localnet.models.open_models`; all limits are positive."""
+    """The configuration for :func:`.service.open_models`; all limits are positive."""
 
     minilm: bool = True
     """Serve all-MiniLM-L6-v2 from the installed weights."""

@@ -12,7 +12,8 @@ from tests.ability_search.flows.conftest import Network, document
 from tests.ability_search.flows.stored import chunks, command, record, services_of
 
 from ability_search.extensions.notes import overview
-from ability_search.extensions.notes.overview import CollectionMap, TokenHistogram, measure
+from ability_search.extensions.notes.note_tools import CollectionMap, TokenHistogram
+from ability_search.extensions.notes.overview import measure
 from ability_search.store.arcadedb.core import source_type
 
 EVERYTHING = ["tokens", "growth", "map"]

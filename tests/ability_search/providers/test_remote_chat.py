@@ -20,8 +20,9 @@ from ability_search.errors import ChatUnavailable, ConfigurationError
 from ability_search.extensions.localstack.deployment import require_secrets
 from ability_search.ports import Invoke
 from ability_search.providers.chat import CHAT, RemoteChat, read_completion
+from ability_search.providers.http_transport import OverHttp
 from ability_search.providers.model_servers import ModelServers
-from ability_search.providers.transports import OverBroker, OverHttp
+from ability_search.providers.transports import OverBroker
 from kadi_client import Call, Connection, RemoteError, Tool
 from kadi_client.errors import FrameTooLarge
 from kadi_localnet.broker import serve_broker

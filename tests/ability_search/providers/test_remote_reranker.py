@@ -26,6 +26,7 @@ from tests.ability_search.model_servers import (
 from ability_search.config.loader import load_settings
 from ability_search.errors import ConfigurationError, RerankerUnavailable
 from ability_search.extensions.localstack.deployment import missing_secrets, require_secrets
+from ability_search.providers.http_transport import OverHttp
 from ability_search.providers.model_servers import ModelServers
 from ability_search.providers.reranker import (
     RERANK,
@@ -34,7 +35,7 @@ from ability_search.providers.reranker import (
     read_scores,
     shares,
 )
-from ability_search.providers.transports import OverBroker, OverHttp, Transport
+from ability_search.providers.transports import OverBroker, Transport
 from kadi_client import Connection
 from kadi_localnet.broker import serve_broker
 from kadi_localnet.models.errors import InvalidRequest, ModelNotServed, Overloaded, RequestTooLarge

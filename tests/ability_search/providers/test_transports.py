@@ -27,7 +27,8 @@ from tests.ability_search.model_servers import (
 
 from ability_search.errors import EmbeddingUnavailable, TextsRefused
 from ability_search.providers.embedder import EMBEDDINGS, RemoteEmbedder, RequestFailed
-from ability_search.providers.transports import OverBroker, OverHttp, Transport
+from ability_search.providers.http_transport import OverHttp
+from ability_search.providers.transports import OverBroker, Transport
 from kadi_client import Connection
 from kadi_localnet.broker import serve_broker
 from kadi_localnet.models.errors import InvalidRequest, ModelNotServed, Overloaded, RequestTooLarge

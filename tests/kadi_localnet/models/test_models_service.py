@@ -15,11 +15,9 @@ from tests.kadi_client.calls import PlainCall
 from ability_search.extensions.cli.http_server import serve_http
 from kadi_localnet.models import (
     ModelDirectory,
-    Models,
     ModelsConfig,
     ModelSetupError,
     minilm,
-    open_models,
 )
 from kadi_localnet.models.errors import (
     DeadlinePassed,
@@ -27,6 +25,7 @@ from kadi_localnet.models.errors import (
     ModelNotServed,
     RequestTooLarge,
 )
+from kadi_localnet.models.service import Models, open_models
 
 NAME = minilm.NAME
 FULL_NAME = minilm.ALIASES[0]

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import httpx
 from pydantic import Field
 
 from ability_search.client.tool_client import ToolClient
@@ -144,6 +143,8 @@ async def check_gateway(client: ToolClient) -> str:
     hint = "See the log of the gateway; `ability-search status` shows the running components."
     hosts = client.settings.of(Gateway).hosts
     headers = {"Host": hosts[0]} if hosts else {}
+    import httpx
+
     try:
         async with httpx.AsyncClient(timeout=_CHECK_SECONDS, trust_env=False) as http:
             answer = await http.get(f"{address}/ready", headers=headers)

@@ -241,7 +241,7 @@ async def open_models(
     configuration = models_config(settings)
     from ability_search.extensions.cli.http_access import guarded
     from ability_search.extensions.cli.http_server import serve_http
-    from kadi_localnet import models
+    from kadi_localnet.models import service
 
     own = settings.of(Models)
     host = own.http_host if host is None else host
@@ -251,7 +251,7 @@ async def open_models(
         hint = "Correct the settings model_*; `ability-search models list` shows the models."
         with setup_errors(hint):
             served = await stack.enter_async_context(
-                models.open_models(configuration, observer=_Observer(meter))
+                service.open_models(configuration, observer=_Observer(meter))
             )
         app = guarded(served.application(token=token), host)
         url = await stack.enter_async_context(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
 from starlette.routing import Route
@@ -19,6 +20,9 @@ from ability_search.extensions.cli.tool_calls import Caller, Unavailable
 from ability_search.extensions.gateway.gateway import AddedRoutes
 from ability_search.extensions.gateway.problems import NotInstalled
 from ability_search.extensions.gateway.settings import Gateway, McpProfile
+
+if TYPE_CHECKING:
+    from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
 _IDLE_SECONDS = 30 * 60.0
 _MAX_SESSIONS = 1000
@@ -57,7 +61,7 @@ class McpEndpoint:
 
     Clients of the 2026 protocol have no session. Older clients have one, which lets them cancel
     calls; it ends after half an hour without a request. A client whose session is unknown starts a
-    new one.
+    new one. The protocol is loaded at the first request: it takes 17 MB, and half a second.
 
     Args:
         caller: Calls the tools.
@@ -69,34 +73,59 @@ class McpEndpoint:
     def __init__(
         self, caller: Caller, answerer: Answerer, *, max_bytes: int, profile: McpProfile
     ) -> None:
-        from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-
-        from ability_search.extensions.mcp.mcp_server import new_server
-
-        # The mounting application checks hosts and origins.
-        self._manager = StreamableHTTPSessionManager(
-            new_server(caller, answerer, profile),
-            session_idle_timeout=_IDLE_SECONDS,
-            max_request_body_size=max_bytes,
-            max_sessions=_MAX_SESSIONS,
-        )
-        self._running = False
+        self._load = partial(_manager, caller, answerer, max_bytes, profile)
+        self._opening = asyncio.Lock()
+        self._opened = asyncio.Event()
+        self._manager: StreamableHTTPSessionManager | None = None
+        self._group: asyncio.TaskGroup | None = None
+        self._serving: asyncio.Task[None] | None = None
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Serve during the block; end every session afterwards."""
         try:
-            async with self._manager.run():
-                self._running = True
+            async with asyncio.TaskGroup() as self._group:
                 try:
                     yield
                 finally:
-                    self._running = False
+                    self._group = None
+                    if self._serving is not None:
+                        self._serving.cancel()
         except BaseExceptionGroup as failures:  # exceptions of the block arrive in a group
             raise first_failure(failures) from failures
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle a request."""
-        if not self._running:
-            raise Unavailable("the server is starting or stopping", retry_after=1.0)
+        async with self._opening:
+            if self._manager is None:
+                self._manager = await asyncio.to_thread(self._load)
+            if self._group is None:
+                raise Unavailable("the server is starting or stopping", retry_after=1.0)
+            if self._serving is None:
+                self._serving = self._group.create_task(self._serve(self._manager))
+        await self._opened.wait()
         await self._manager.handle_request(scope, receive, send)
+
+    async def _serve(self, manager: StreamableHTTPSessionManager) -> None:
+        try:
+            async with manager.run():
+                self._opened.set()
+                await asyncio.Event().wait()
+        finally:
+            self._opened.set()
+
+
+def _manager(
+    caller: Caller, answerer: Answerer, max_bytes: int, profile: McpProfile
+) -> StreamableHTTPSessionManager:
+    from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
+    from ability_search.extensions.mcp.mcp_server import new_server
+
+    # The mounting application checks hosts and origins.
+    return StreamableHTTPSessionManager(
+        new_server(caller, answerer, profile),
+        session_idle_timeout=_IDLE_SECONDS,
+        max_request_body_size=max_bytes,
+        max_sessions=_MAX_SESSIONS,
+    )

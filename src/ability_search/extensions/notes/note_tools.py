@@ -2,144 +2,18 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import Field, model_validator
 
-from ability_search.collection import Collection
-from ability_search.documents import instant
 from ability_search.extensions.notes.consolidation_report import Consolidation, Judge
-from ability_search.extensions.notes.graph_analysis import GraphAnalysis
-from ability_search.extensions.notes.graph_stages import strength
-from ability_search.extensions.notes.overview import CollectionGrowth, CollectionMap, TokenHistogram
-from ability_search.search.similar import start_chunk
-from ability_search.search.stage import Ports
-from ability_search.store.pages import read_all
-from ability_search.store.port import Store
-from ability_search.store.records import SourceLink
-from ability_search.store.values import Links, Page, Put, Read, Records, of_collection
-from ability_search.tools import requests
+from ability_search.extensions.notes.graph_analysis import Findings, GraphAnalysis
 from ability_search.tools.inputs import InCollection, JobId
 from ability_search.tools.tool_row import ToolRow
 from ability_search.wire import Count, NonBlank, Result
 
-if TYPE_CHECKING:
-    from ability_search.tools.calls import RunningCall, Services
-
-_LINKS = 1000
-"""Links to read at once, the strongest first."""
-
-
-class SourcePath(Result):
-    """A path between two sources over links."""
-
-    sources: list[str] = Field(description="From the first to the last.")
-    via: list[str] = Field(description="Kind of each link.")
-    strength: float = Field(
-        description="Product of the weights of the links, halved for each after the first."
-    )
-
-
-class SourceConnection(Result):
-    """The connection of two sources."""
-
-    paths: list[SourcePath] = Field(description="The shortest first, then the strongest.")
-    common: list[str] = Field(description="Sources that both are linked with, strongest first.")
-
-
-async def connection(
-    ports: Ports,
-    name: str,
-    start: str,
-    end: str,
-    *,
-    hops: int,
-    limit: int,
-    shown: Callable[[str], bool],
-) -> SourceConnection:
-    """Return how two sources of a collection are connected; links are followed in both directions.
-
-    One read for each source and each hop.
-
-    Args:
-        ports: Ports of a query.
-        name: Their collection.
-        start: Source where the paths begin.
-        end: Source where they end, another one.
-        hops: Maximum number of links of a path, 1 to 3.
-        limit: Maximum number of paths, and of common neighbours.
-        shown: Whether a source may be returned.
-
-    Raises:
-        NotFound: if there is no such collection, or no such source in it.
-    """
-    collection, _chunk = await start_chunk(ports, name, None, start, shown=shown)
-    await start_chunk(ports, name, None, end, shown=shown)
-    links: list[SourceLink] = []
-    if collection.links:
-        links = await _read(ports.store, collection, [start], shown)
-        if hops > 1:
-            links += await _read(ports.store, collection, [end], shown)
-        if hops > 2:
-            near = {link.target for link in links} | {link.source for link in links}
-            links += await _read(ports.store, collection, sorted(near - {start, end}), shown)
-    steps = _strongest(links)
-    common = [source for source in steps[start] if source in steps[end]]
-    common.sort(key=lambda each: (-steps[start][each].weight * steps[end][each].weight, each))
-    found = sorted(
-        _paths(steps, [start], end, hops),
-        key=lambda path: (len(path.sources), -path.strength, path.sources),
-    )
-    return SourceConnection(paths=found[:limit], common=common[:limit] if hops > 1 else [])
-
-
-async def _read(
-    store: Store, collection: Collection, sources: Sequence[str], shown: Callable[[str], bool]
-) -> list[SourceLink]:
-    if not sources:
-        return []
-    found = await read_all(store, Read(Links(sources), collection, limit=_LINKS))
-    return [link for link in found if shown(link.source) and shown(link.target)]
-
-
-Steps = Mapping[str, Mapping[str, SourceLink]]
-
-
-def _strongest(links: Iterable[SourceLink]) -> Steps:
-    """Return the strongest link between two sources, by one and then by the other."""
-    steps: defaultdict[str, dict[str, SourceLink]] = defaultdict(dict)
-    for link in links:
-        for one, other in ((link.source, link.target), (link.target, link.source)):
-            known = steps[one].get(other)
-            if known is None or (-link.weight, link.kind) < (-known.weight, known.kind):
-                steps[one][other] = link
-    return steps
-
-
-def _paths(steps: Steps, begun: Sequence[str], end: str, hops: int) -> Iterable[SourcePath]:
-    """Return all paths that continue ``begun``, and pass no source twice."""
-    for source in steps.get(begun[-1], ()):
-        path = [*begun, source]
-        if source == end:
-            taken = [steps[one][other] for one, other in zip(path, path[1:], strict=False)]
-            yield SourcePath(
-                sources=path,
-                via=[link.kind for link in taken],
-                strength=round(strength([link.weight for link in taken]), 6),
-            )
-        elif hops > 1 and source not in begun:
-            yield from _paths(steps, path, end, hops - 1)
-
-
 Included = Literal["tokens", "growth", "map", "graph", "consolidation"]
-ANALYSIS = "analysis"
-"""Kind of the jobs that analyse a collection, and of the record of the last report."""
-CONSOLIDATION = "consolidation"
-"""Kind of the jobs that consolidate a collection, and of the record of the last report."""
-_REPORTS: Mapping[Included, str] = {"graph": ANALYSIS, "consolidation": CONSOLIDATION}
-"""Parts of notes-overview that are reports, and the kinds of their records."""
+Unit = Literal["minute", "hour", "day", "week", "month", "year"]
 
 
 class AnalyzeInput(InCollection):
@@ -207,6 +81,78 @@ class PathsInput(InCollection):
         if self.to == self.source:
             raise ValueError("to requires another source")
         return self
+
+
+class TokenBin(Result):
+    """Number of chunks in a size range."""
+
+    min_tokens: int
+    max_tokens: int
+    chunks: int
+
+
+class TokenHistogram(Result):
+    """Histogram of chunk sizes of documents, without titles, summaries, ..."""
+
+    bins: list[TokenBin] = Field(description="Smallest first, including empty bins in between.")
+    counted: int = Field(description="Chunks in all bins.")
+    sampled: bool = Field(description="Whether only a sample of the chunks was counted.")
+
+
+class GrowthPeriod(Result):
+    """Counts of what was indexed in a period of time."""
+
+    start: str
+    sources: int
+    chunks: int
+
+
+class CollectionGrowth(Result):
+    """Times at which the stored documents were indexed, without titles, summaries, ..."""
+
+    unit: Unit
+    periods: list[GrowthPeriod] = Field(description="In UTC, oldest first, without empty periods.")
+
+
+class MapPoint(Result):
+    """A chunk on the map."""
+
+    chunk_id: str
+    source: str
+    title: str
+    excerpt: str = Field(description="Beginning of its content.")
+    x: float
+    y: float
+
+
+class CollectionMap(Findings):
+    """Map of the chunks' vectors along their first two principal components."""
+
+    points: list[MapPoint]
+    chunks: int = Field(
+        description="Chunks in the vector index. If there are fewer points, they are a sample,"
+        " always the same one."
+    )
+    explained_variance: list[float] = Field(
+        min_length=2, max_length=2, description="Share of the variance along x and y."
+    )
+
+
+class SourcePath(Result):
+    """A path between two sources over links."""
+
+    sources: list[str] = Field(description="From the first to the last.")
+    via: list[str] = Field(description="Kind of each link.")
+    strength: float = Field(
+        description="Product of the weights of the links, halved for each after the first."
+    )
+
+
+class SourceConnection(Result):
+    """The connection of two sources."""
+
+    paths: list[SourcePath] = Field(description="The shortest first, then the strongest.")
+    common: list[str] = Field(description="Sources that both are linked with, strongest first.")
 
 
 class Analyzed(GraphAnalysis):
@@ -289,92 +235,3 @@ NOTES: tuple[ToolRow, ...] = (
         idempotent=False,
     ),
 )
-
-
-class NoteTools:
-    """The handlers of the tools, each named like its tool."""
-
-    def __init__(self, services: Services) -> None:
-        self._services = services
-        self._store = services.ports.store
-        self._registry = services.ports.registry
-
-    async def overview(self, value: OverviewInput, _call: RunningCall) -> CollectionOverview:
-        """notes-overview."""
-        from ability_search.extensions.notes.overview import measure
-
-        collection = await self._registry.get(value.collection, fresh=True)
-        charts = set(value.include) - _REPORTS.keys()
-        measured: Mapping[str, object] = {}
-        if charts:
-            measured = await measure(
-                self._store, self._registry, collection, charts, points=value.map_points
-            )
-        found = CollectionOverview(
-            collection=collection.public_name,
-            created_at=instant(collection.created_at),
-            updated_at=instant(collection.updated_at),
-            **measured,
-            **await self._last_reports(value.collection, value.include),
-        )
-        shown = self._services.may_read
-        found.map = found.map and found.map.of_sources(shown)
-        found.graph = found.graph and found.graph.of_sources(shown)
-        found.consolidation = found.consolidation and found.consolidation.of_sources(shown)
-        return found
-
-    async def _last_reports(self, name: str, include: Sequence[Included]) -> dict[str, object]:
-        """Return the included reports that are stored, by their part."""
-        parts = [part for part in _REPORTS if part in include]
-        asks = [Read(Records(_REPORTS[part], of_collection(name))) for part in parts]
-        pages = await self._store.read(asks) if asks else []
-        return {
-            part: page.items[0].fields["report"]
-            for part, page in zip(parts, pages, strict=True)
-            if isinstance(page, Page) and page.items
-        }
-
-    async def paths(self, value: PathsInput, _call: RunningCall) -> SourceConnection:
-        """notes-paths."""
-        return await connection(
-            self._services.queries.ports,
-            value.collection,
-            value.source,
-            value.to,
-            hops=value.hops,
-            limit=requests.limit(value.limit, self._services.ports.settings.limits),
-            shown=self._services.may_read,
-        )
-
-    async def analyze(self, value: AnalyzeInput, call: RunningCall) -> Analyzed:
-        """notes-analyze."""
-        from ability_search.extensions.notes.graph_analyzer import analyze
-
-        collection = await self._registry.get(value.collection)
-        async with call.recorded(ANALYSIS, value.collection, value.job_id) as job:
-            analysis = await analyze(self._store, collection, job.progress)
-            await self._report(ANALYSIS, value.collection, analysis)
-            job.end(analysis.chunks)
-        shown = analysis.of_sources(self._services.may_read)
-        return Analyzed(**dict(shown), collection=value.collection, job_id=job.id)
-
-    async def consolidate(self, value: ConsolidateInput, call: RunningCall) -> Consolidated:
-        """notes-consolidate."""
-        from ability_search.extensions.notes.consolidator import consolidate
-
-        name = value.collection
-        collection = await self._registry.get(name, fresh=True)
-        async with call.recorded(CONSOLIDATION, name, value.job_id) as job:
-            options = value.model_dump(include={"judge", "apply", "undo"})
-            found = await consolidate(self._services.ports, collection, job.progress, **options)
-            listed = found.listed()
-            await self._report(CONSOLIDATION, name, listed)
-            job.end(found.notes)
-        self._services.maintenance.schedule(name)
-        shown = listed.of_sources(self._services.may_read)
-        return Consolidated(**dict(shown), collection=name, job_id=job.id)
-
-    async def _report(self, kind: str, name: str, report: BaseModel) -> None:
-        """Store the last report of a kind on a collection."""
-        fields = {"report": report.model_dump(by_alias=True)}
-        await self._store.commit([Put(kind, of_collection(name), (), fields)])

@@ -7,23 +7,29 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, repeat
 from operator import mul
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field
 
 from ability_search.collection import Collection
 from ability_search.documents import KINDS, Floats, instant
 from ability_search.errors import NotFound
-from ability_search.extensions.notes.graph_analysis import Findings
+from ability_search.extensions.notes.note_tools import (
+    CollectionGrowth,
+    CollectionMap,
+    GrowthPeriod,
+    MapPoint,
+    TokenBin,
+    TokenHistogram,
+    Unit,
+)
 from ability_search.filters.tree import And, Compare, Exists, Not, OneOf, Or
 from ability_search.filters.tree import Field as Property
 from ability_search.store.pages import read_page
 from ability_search.store.port import Store
 from ability_search.store.registry import Registry
 from ability_search.store.values import Chunks, Columns, Count, Page, Read, Sources
-from ability_search.wire import Result
 
 _BINS = 24
 _BIN_STEPS = (1, 2, 5)
@@ -51,62 +57,6 @@ HOUR = 60 * MINUTE
 DAY = 24 * HOUR
 _MINUTELY, _HOURLY = 2 * HOUR, 3 * DAY
 """Longest histories that are counted by the minute, and by the hour."""
-Unit = Literal["minute", "hour", "day", "week", "month", "year"]
-
-
-class TokenBin(Result):
-    """Number of chunks in a size range."""
-
-    min_tokens: int
-    max_tokens: int
-    chunks: int
-
-
-class TokenHistogram(Result):
-    """Histogram of chunk sizes of documents, without titles, summaries, ..."""
-
-    bins: list[TokenBin] = Field(description="Smallest first, including empty bins in between.")
-    counted: int = Field(description="Chunks in all bins.")
-    sampled: bool = Field(description="Whether only a sample of the chunks was counted.")
-
-
-class GrowthPeriod(Result):
-    """Counts of what was indexed in a period of time."""
-
-    start: str
-    sources: int
-    chunks: int
-
-
-class CollectionGrowth(Result):
-    """Times at which the stored documents were indexed, without titles, summaries, ..."""
-
-    unit: Unit
-    periods: list[GrowthPeriod] = Field(description="In UTC, oldest first, without empty periods.")
-
-
-class MapPoint(Result):
-    """A chunk on the map."""
-
-    chunk_id: str
-    source: str
-    title: str
-    excerpt: str = Field(description="Beginning of its content.")
-    x: float
-    y: float
-
-
-class CollectionMap(Findings):
-    """Map of the chunks' vectors along their first two principal components."""
-
-    points: list[MapPoint]
-    chunks: int = Field(
-        description="Chunks in the vector index. If there are fewer points, they are a sample,"
-        " always the same one."
-    )
-    explained_variance: list[float] = Field(
-        min_length=2, max_length=2, description="Share of the variance along x and y."
-    )
 
 
 Charts = dict[str, TokenHistogram | CollectionGrowth | CollectionMap]

@@ -33,11 +33,13 @@ def register_search_options() -> Sequence[type[SearchOptions]]:
 
 @hookimpl
 def register_routes() -> Sequence[str]:
+    """Return the modules of the routes of the gateway."""
     return ("ability_search.extensions.notes.graph_route",)
 
 
 @hookimpl
 def register_query_options() -> Sequence[type[QueryInput]]:
+    """Return the options of search-query."""
     from ability_search.extensions.notes import GraphOptions
 
     return (GraphOptions,)
@@ -45,6 +47,7 @@ def register_query_options() -> Sequence[type[QueryInput]]:
 
 @hookimpl
 def register_stages() -> Sequence[Stage]:
+    """Return the stages of a query."""
     from ability_search.extensions.notes.graph_stages import (
         GRAPH_BOOST,
         GRAPH_EXPANSION,
@@ -56,6 +59,7 @@ def register_stages() -> Sequence[Stage]:
 
 @hookimpl
 def register_steps() -> AddedSteps:
+    """Return the steps of indexing."""
     from ability_search.extensions.notes.note_links import carry_links
     from ability_search.index.index_ports import AddedSteps
 
@@ -64,6 +68,7 @@ def register_steps() -> AddedSteps:
 
 @hookimpl
 def register_tools() -> Sequence[ToolRow]:
+    """Return the tools of notes."""
     from ability_search.extensions.notes.note_tools import NOTES
 
     return NOTES
@@ -71,7 +76,8 @@ def register_tools() -> Sequence[ToolRow]:
 
 @hookimpl
 def open_tools(services: Services) -> Mapping[str, Handler]:
-    from ability_search.extensions.notes.note_tools import NOTES, NoteTools
+    from ability_search.extensions.notes.note_calls import NoteTools
+    from ability_search.extensions.notes.note_tools import NOTES
 
     tools = NoteTools(services)
     return {row.name: getattr(tools, row.name.removeprefix("notes-")) for row in NOTES}

@@ -160,7 +160,8 @@ WORDS["MENTION"] = (
 )
 _NAME = re.compile(r"\b[A-Z][A-Z_]{2,}\b")
 _LINE = re.compile(r"\n *")
-_CJK = "[一-鿿]"
+_CJK = "(?-i:[一-鿿])"
+"""Without regard to case, compiling it would look up that of each of the 20,992 characters."""
 _GAP = rf"(?:(?<={_CJK})\s*+|(?!\w)(?:\s++|(?=[“„«])))"
 _INSIDE = r"[^.;:?!()（）。；：？！\n]"
 _CLAUSE_END = r"(?=\s*+(?:[,;:.!?)\]）。，；？！–—]|$|(?:and|und|et|y)\b))"
@@ -198,7 +199,7 @@ def _form(kind: Kind, line: str) -> Form:
     phrase = ""
     if behind:
         edge = _CLAUSE_END if behind.endswith("$") else rf"(?:(?!\w)|(?<={_CJK}))"
-        space = "" if behind.startswith("(?=") else rf"(?:\s++|(?=[\[除{_CJK[1:]}))"
+        space = "" if behind.startswith("(?=") else rf"(?:\s++|(?=\[|除|{_CJK}))"
         phrase = rf"(?P<phrase>{inside}{{1,60}}?){space}(?:{behind.removesuffix('$')}){edge}"
     pattern = _spelled(f"{start}(?:{cue}){gap}{guard}{phrase}").replace(" ", r"\s++")
     return Form(kind, re.compile(pattern, re.IGNORECASE), begins)

@@ -8,13 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ability_search.documents import instant
+from ability_search.extensions.notes.note_tools import CollectionGrowth, GrowthPeriod, Unit
 from ability_search.extensions.notes.overview import (
     DAY,
     HOUR,
     MINUTE,
-    CollectionGrowth,
-    GrowthPeriod,
-    Unit,
     bin_width,
     finest,
     grown,
