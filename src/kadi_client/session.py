@@ -245,7 +245,7 @@ class Session(Caller):
             params["version"] = self.version
         hello = read(await self._ask("kadi.session.hello", params), Hello)
         self._beat_interval = seconds_between_beats(hello.heartbeat_interval)
-        self._extended = hello.answers_directly
+        self._extended = hello.direct_replies is True
         proof = {
             "publicKey": self.identity.public_key,
             "signature": self.identity.sign(hello.nonce),

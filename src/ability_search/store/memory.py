@@ -27,7 +27,7 @@ from ability_search.store.memory_tables import (
     source_copy,
     vector_key,
 )
-from ability_search.store.stand_ins import Represented, moved
+from ability_search.store.records import Represented, moved
 from ability_search.store.statistics_cache import TermStatisticsEntry, put_entry
 from ability_search.store.stored_collections import (
     COLLECTION,
@@ -356,16 +356,12 @@ def _selected(table: Table, of: Records, now: int) -> list[Record]:
         if of.kind in (None, kind)
         and of.scope in (None, scope)
         and (keys is None or key in keys)
-        and (not of.prefix or _begins(key, of.prefix))
+        and (not of.prefix or key[: len(of.prefix)] == of.prefix != key)
         and (of.until is None or key <= of.until)
         and (of.expired is None or of.expired is _seen(record, now).expired)
         and (of.before is None or record.updated_at < of.before)
         and _has(record, of.where)
     ]
-
-
-def _begins(key: Key, prefix: Key) -> bool:
-    return len(key) > len(prefix) and key[: len(prefix)] == prefix
 
 
 def _copy(record: Record | None, now: int) -> Record | None:
