@@ -7,7 +7,7 @@ event loop. What is stored and what is returned are copies, or cannot be changed
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any
@@ -250,16 +250,12 @@ def _totals(generation: Generation) -> dict[str, Any]:
         "chunks": sum(source.chunks for source in sources),
         "sources": sum(source.counted for source in sources),
         "tokens": sum(source.tokens for source in sources),
-        "tokens_min": min(_known(source.tokens_min for source in sources), default=None),
-        "tokens_max": max(_known(source.tokens_max for source in sources), default=None),
+        "tokens_min": min((n for s in sources if (n := s.tokens_min) is not None), default=None),
+        "tokens_max": max((n for s in sources if (n := s.tokens_max) is not None), default=None),
         "duplicates": sum(not chunk.indexed for chunk in generation.chunks.values()),
         "links": len(generation.links),
         "kind_chunks": len(generation.kinds),
     }
-
-
-def _known(values: Iterable[int | None]) -> Iterator[int]:
-    return (value for value in values if value is not None)
 
 
 def _stand_ins_unchanged(generation: Generation, stand_ins: Mapping[str, int]) -> bool:
