@@ -180,14 +180,13 @@ class StatementRefused(DatabaseUnavailable):
     """
 
     def __init__(self, reason: str, detail: str) -> None:
+        message, hint = "the database refused the operation", None
         if reason == "disk_full":
-            super().__init__(
-                "the disk of the database is full",
-                hint="Free disk space on the machine of the database, or delete data; then call"
-                " again.",
+            message = "the disk of the database is full"
+            hint = (
+                "Free disk space on the machine of the database, or delete data; then call again."
             )
-        else:
-            super().__init__("the database refused the operation")
+        super().__init__(message, hint=hint)
         self.reason = reason
         self.detail = detail
         """The message of the database."""

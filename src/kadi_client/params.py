@@ -29,11 +29,7 @@ class Hello(msgspec.Struct, rename="camel"):
     nonce: str
     heartbeat_interval: Any = None
     direct_replies: Any = None
-
-    @property
-    def answers_directly(self) -> bool:
-        """True if the broker can answer a call directly, without acknowledging it first."""
-        return self.direct_replies is True
+    """``True`` if the broker can answer a call directly, without acknowledging it first."""
 
 
 class Authenticated(msgspec.Struct, rename="camel"):

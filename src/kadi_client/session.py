@@ -37,6 +37,14 @@ from kadi_client.sockets import ClientSocket
 from kadi_client.subscriptions import Event
 from kadi_client.tools import REQUIRE_AGENT, Tool, with_hints
 
+logger = logging.getLogger(__name__)
+
+MAX_MESSAGE_BYTES = 32 * 1024 * 1024
+BEATS_UNTIL_DEAD = 3
+
+Received = Invocation | CancelParams | Event
+"""A message of a broker that is no answer."""
+
 
 class OpenCalls:
     """Calls waiting for their outcome, by key and by request id.
@@ -120,15 +128,6 @@ class OpenCalls:
 def _size(outcome: AbilityResponse) -> int:
     """Return the bytes of an outcome, with some for the objects that hold it."""
     return len(outcome.result) + len(outcome.error) + 256
-
-
-logger = logging.getLogger(__name__)
-
-MAX_MESSAGE_BYTES = 32 * 1024 * 1024
-BEATS_UNTIL_DEAD = 3
-
-Received = Invocation | CancelParams | Event
-"""A message of a broker that is no answer."""
 
 
 @dataclass(eq=False)
@@ -245,7 +244,7 @@ class Session(Caller):
             params["version"] = self.version
         hello = read(await self._ask("kadi.session.hello", params), Hello)
         self._beat_interval = seconds_between_beats(hello.heartbeat_interval)
-        self._extended = hello.answers_directly
+        self._extended = hello.direct_replies is True
         proof = {
             "publicKey": self.identity.public_key,
             "signature": self.identity.sign(hello.nonce),

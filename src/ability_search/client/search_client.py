@@ -434,7 +434,7 @@ class SearchClient:
         limits = self._opened.settings.limits
         return batches(
             map(_document, documents),
-            _json_bytes,
+            lambda document: len(msgspec.json.encode(document)),
             most=min(BATCH_DOCUMENTS, limits.batch_documents),
             most_bytes=min(BATCH_BYTES, limits.batch_bytes),
         )
@@ -442,10 +442,6 @@ class SearchClient:
 
 def _document(given: DocumentLike) -> dict[str, Any]:
     return _json(inputs.DocumentInput.model_validate(given))
-
-
-def _json_bytes(document: Mapping[str, Any]) -> int:
-    return len(msgspec.json.encode(document))
 
 
 def _json(checked: BaseModel) -> dict[str, Any]:

@@ -7,7 +7,6 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, ByteSize, SecretStr, model_validator
 
 from ability_search.config.setting_fields import (
-    KIB,
     MIB,
     Group,
     HttpUrl,
@@ -70,9 +69,7 @@ class Embedding(ModelServer):
     batch_texts: int = setting(
         64, about="Maximum texts per request; fewer for a slow model.", unit="texts", ge=1, le=2048
     )
-    batch_bytes: ByteSize = size(
-        MIB, about="Maximum size of the texts in a request.", ge=KIB, le=16 * MIB
-    )
+    batch_bytes: ByteSize = size(MIB, about="Maximum size of the texts in a request.", le=16 * MIB)
     concurrency: int = setting(
         2, about="Concurrent requests per indexing call.", unit="requests", ge=1, le=64
     )

@@ -148,10 +148,8 @@ class Limits(Group):
     batch_documents: int = setting(
         1000, about="Documents per search-index call.", unit="documents", ge=1, le=100_000
     )
-    batch_bytes: ByteSize = size(
-        24 * MIB, about="Total size of the documents in a call.", ge=KIB, le=1024 * MIB
-    )
-    document_bytes: ByteSize = size(10 * MIB, about="Size of one document.", ge=KIB, le=1024 * MIB)
+    batch_bytes: ByteSize = size(24 * MIB, about="Total size of the documents in a call.")
+    document_bytes: ByteSize = size(10 * MIB, about="Size of one document.")
     document_chunks: int = setting(
         20_000, about="Chunks of one document.", unit="chunks", ge=1, le=1_000_000
     )
@@ -162,16 +160,10 @@ class Limits(Group):
         le=4096 * MIB,
     )
     file_bytes: ByteSize = size(
-        10 * MIB,
-        about="Size of one file in search-index-file; larger files are skipped.",
-        ge=KIB,
-        le=1024 * MIB,
+        10 * MIB, about="Size of one file in search-index-file; larger files are skipped."
     )
     unpacked_bytes: ByteSize = size(
-        100 * MIB,
-        about="Unpacked size of an Office file or a book; larger files are skipped.",
-        ge=KIB,
-        le=1024 * MIB,
+        100 * MIB, about="Unpacked size of an Office file or a book; larger files are skipped."
     )
     query_bytes: ByteSize = size(128 * KIB, about="Size of a query.", ge=256, le=16 * MIB)
     limit: int = setting(1000, about="Results per query.", unit="results", ge=1, le=10_000)
@@ -194,9 +186,7 @@ class Limits(Group):
         ge=0,
         le=100_000,
     )
-    message_bytes: ByteSize = size(
-        32 * MIB, about="Size of a message on the network.", ge=64 * KIB, le=1024 * MIB
-    )
+    message_bytes: ByteSize = size(32 * MIB, about="Size of a message on the network.", ge=64 * KIB)
 
     @property
     def values(self) -> int:

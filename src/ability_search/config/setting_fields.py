@@ -111,9 +111,10 @@ def seconds(default: float, *, about: str, **further: Any) -> Any:
 
 
 def size(default: int | None, *, about: str, **further: Any) -> Any:
-    """Declare a size in bytes; sources may give it as ``24 MiB``, too."""
+    """Declare a size in bytes: 1 KiB to 1 GiB, unless bounds are given; ``24 MiB`` is one, too."""
     value = None if default is None else ByteSize(default)
-    return setting(value, about=about, unit="bytes", **further)
+    bounds = {"ge": KIB, "le": 1024 * MIB}
+    return setting(value, about=about, unit="bytes", **(bounds | further))
 
 
 def secret(*, about: str, **further: Any) -> Any:

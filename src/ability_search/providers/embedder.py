@@ -324,12 +324,10 @@ class RemoteEmbedder(ModelClient):
         if sizes - {usual}:
             usual = (await self._request(model, [_KNOWN_TEXT], call)).shape[1]
             self._dimensions[model] = usual
-        judged: list[Row] = []
-        for row in rows:
-            if isinstance(row, TextsRefused) or len(row) == usual:
-                judged.append(row)
-            else:
-                judged.append(_other_size(row, usual))
+        judged: list[Row] = [
+            row if isinstance(row, TextsRefused) or len(row) == usual else _other_size(row, usual)
+            for row in rows
+        ]
         vectors = [row for row in judged if not isinstance(row, TextsRefused)]
         if len(vectors) == len(judged):
             return np.stack(vectors)

@@ -103,7 +103,8 @@ def matches(
         Offsets in characters, in order of position; empty if nothing matches.
     """
     merged: list[tuple[int, int]] = []
-    for start, end in _spans(content, query_terms, analyzer):
+    wanted = frozenset(query_terms)
+    for start, end in [span[1:] for span in analyzer.spans(content) if span[0] in wanted]:
         if merged and _adjoins(content, merged[-1][1], start):
             merged[-1] = (merged[-1][0], max(merged[-1][1], end))
         elif len(merged) == limit:
@@ -111,13 +112,6 @@ def matches(
         else:
             merged.append((start, end))
     return merged
-
-
-def _spans(content: str, query_terms: Values[str], analyzer: Analyzer) -> list[tuple[int, int]]:
-    wanted = frozenset(query_terms)
-    if not wanted:
-        return []
-    return [(start, end) for term, start, end in analyzer.spans(content) if term in wanted]
 
 
 def _adjoins(content: str, end: int, start: int) -> bool:

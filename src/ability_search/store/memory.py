@@ -7,7 +7,7 @@ event loop. What is stored and what is returned are copies, or cannot be changed
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any
@@ -27,7 +27,7 @@ from ability_search.store.memory_tables import (
     source_copy,
     vector_key,
 )
-from ability_search.store.stand_ins import Represented, moved
+from ability_search.store.records import Represented, moved
 from ability_search.store.statistics_cache import TermStatisticsEntry, put_entry
 from ability_search.store.stored_collections import (
     COLLECTION,
@@ -250,16 +250,12 @@ def _totals(generation: Generation) -> dict[str, Any]:
         "chunks": sum(source.chunks for source in sources),
         "sources": sum(source.counted for source in sources),
         "tokens": sum(source.tokens for source in sources),
-        "tokens_min": min(_known(source.tokens_min for source in sources), default=None),
-        "tokens_max": max(_known(source.tokens_max for source in sources), default=None),
+        "tokens_min": min((n for s in sources if (n := s.tokens_min) is not None), default=None),
+        "tokens_max": max((n for s in sources if (n := s.tokens_max) is not None), default=None),
         "duplicates": sum(not chunk.indexed for chunk in generation.chunks.values()),
         "links": len(generation.links),
         "kind_chunks": len(generation.kinds),
     }
-
-
-def _known(values: Iterable[int | None]) -> Iterator[int]:
-    return (value for value in values if value is not None)
 
 
 def _stand_ins_unchanged(generation: Generation, stand_ins: Mapping[str, int]) -> bool:
@@ -356,16 +352,12 @@ def _selected(table: Table, of: Records, now: int) -> list[Record]:
         if of.kind in (None, kind)
         and of.scope in (None, scope)
         and (keys is None or key in keys)
-        and (not of.prefix or _begins(key, of.prefix))
+        and (not of.prefix or key[: len(of.prefix)] == of.prefix != key)
         and (of.until is None or key <= of.until)
         and (of.expired is None or of.expired is _seen(record, now).expired)
         and (of.before is None or record.updated_at < of.before)
         and _has(record, of.where)
     ]
-
-
-def _begins(key: Key, prefix: Key) -> bool:
-    return len(key) > len(prefix) and key[: len(prefix)] == prefix
 
 
 def _copy(record: Record | None, now: int) -> Record | None:

@@ -34,9 +34,10 @@ def failure(exc: Exception, tool: str, collection: str | None = None) -> dict[st
         exc = SearchError(
             f"internal error, incident {name}", hint="See the worker's log for the incident."
         )
+    text = str(exc)
     report: dict[str, Any] = {
         "success": False,
-        "error": _shortened(str(exc)),
+        "error": text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]} ...",
         "code": exc.code,
         "tool": tool,
         "hint": exc.hint,
@@ -47,10 +48,6 @@ def failure(exc: Exception, tool: str, collection: str | None = None) -> dict[st
     if exc.retry_after is not None:
         report["retryAfterMs"] = round(exc.retry_after * 1000)
     return report
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]} ..."
 
 
 class Invalid(SearchError):

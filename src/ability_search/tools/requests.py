@@ -38,13 +38,11 @@ def documents(
         TooLarge: if there are too many, their texts are too long together, or each is.
     """
     given: Sequence[inputs.DocumentInput | inputs.RefusedDocument] = value.documents
-    hint = "Send them in several calls (setting max_batch_{})."
-    most = limits.batch_documents
-    at_most(most, "documents", len(given), "in one call", hint.format("documents"))
+    hint = "Send them in several calls (setting max_batch_%s)."
+    at_most(limits.batch_documents, "documents", len(given), "in one call", hint % "documents")
     whole = [item for item in given if isinstance(item, inputs.DocumentInput)]
     total = sum(text_bytes(item.content) for item in whole)
-    most = limits.batch_bytes
-    at_most(most, "documents", total, "bytes in one call", hint.format("bytes"))
+    at_most(limits.batch_bytes, "documents", total, "bytes in one call", hint % "bytes")
     valid: list[Document] = []
     failed: list[Failure] = []
     for place, item in enumerate(given):

@@ -33,7 +33,7 @@ from ability_search.config.loader import chosen_extensions
 from ability_search.errors import ConfigurationError, SearchError
 from ability_search.extension import load, loaded
 from ability_search.extensions.cli import output
-from ability_search.extensions.cli.derived_options import derived_options
+from ability_search.extensions.cli.parameters import derived_options
 from kadi_client import KadiError
 from kadi_client import errors as kadi
 from kadi_client.tools import validation_text

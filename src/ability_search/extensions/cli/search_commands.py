@@ -19,7 +19,7 @@ from ability_search.extension import SearchOptions, loaded
 from ability_search.extensions.cli import output, parameters
 from ability_search.extensions.cli.app import NOT_FOUND, app, bundled, command
 from ability_search.extensions.cli.clients import CALL, CallOptions, with_client
-from ability_search.extensions.cli.derived_options import derived_options
+from ability_search.extensions.cli.parameters import derived_options
 from ability_search.search.response import Hit
 from ability_search.tools.inputs import QueryInput
 

@@ -1,5 +1,5 @@
 """Evaluation of search quality: judged sets, runs of their queries, comparisons of runs.
 
-The modules ``evaluator``, ``measurement`` and ``comparison`` need the extra ``eval``; only the
-command `eval` imports them.
+The modules ``evaluator`` and ``comparison`` need the extra ``eval``; only the command `eval`
+imports them.
 """

@@ -166,7 +166,11 @@ async def evaluate(
     return runs.EvaluationRun(
         name=options.name or slug,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
-        versions=_versions(),
+        versions={
+            "abilitySearch": __version__,
+            "python": platform.python_version(),
+            "irMeasures": importlib.metadata.version("ir-measures"),
+        },
         dataset=dataset.description,
         collection={"name": collection} | {name: about[name] for name in _DESCRIBED},
         settings={"ranking": client.settings.ranking.model_dump(mode="json"), "recipe": known},
@@ -176,14 +180,6 @@ async def evaluate(
         indexing=indexing,
         modes=modes,
     )
-
-
-def _versions() -> dict[str, str]:
-    return {
-        "abilitySearch": __version__,
-        "python": platform.python_version(),
-        "irMeasures": importlib.metadata.version("ir-measures"),
-    }
 
 
 def _known_settings(client: ToolClient, recipe: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,8 +17,7 @@ from ability_search.extensions.formats.foreign_files import (
     library,
     xml_parser,
 )
-from ability_search.extensions.formats.markdown_writer import Composer
-from ability_search.extensions.formats.merged_cells import spread
+from ability_search.extensions.formats.markdown_writer import Composer, spread
 from ability_search.text.chunkers import boundaries
 from ability_search.text.chunkers.boundaries import Span
 from ability_search.text.chunkers.chunk_packing import BLOCK, PROSE, BreakPoint, Ruler

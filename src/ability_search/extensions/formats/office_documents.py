@@ -20,8 +20,15 @@ from ability_search.extensions.formats.foreign_files import (
     library,
     xml_parser,
 )
-from ability_search.extensions.formats.markdown_writer import Composer, described, flat
-from ability_search.extensions.formats.merged_cells import MOST_REPEATED, Range, spread, unmerged
+from ability_search.extensions.formats.markdown_writer import (
+    MOST_REPEATED,
+    Composer,
+    Range,
+    described,
+    flat,
+    spread,
+    unmerged,
+)
 from ability_search.text.formats import Bounds, Extracted, Unreadable
 
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"

@@ -7,7 +7,6 @@ from typing import Literal
 from pydantic import ByteSize, SecretStr
 
 from ability_search.config.setting_fields import (
-    KIB,
     MIB,
     Group,
     NonEmpty,
@@ -33,9 +32,7 @@ class Gateway(Group):
     origins: tuple[str, ...] = setting(
         (), about="Allowed origins of browser requests, such as https://example.org."
     )
-    request_bytes: ByteSize = size(
-        32 * MIB, about="Maximum size of a request body.", ge=KIB, le=1024 * MIB
-    )
+    request_bytes: ByteSize = size(32 * MIB, about="Maximum size of a request body.")
     rate: float = setting(
         50.0, about="Average request rate per client address.", unit="a second", gt=0, le=1_000_000
     )

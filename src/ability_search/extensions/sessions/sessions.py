@@ -265,7 +265,8 @@ class Sessions:
         kind: SessionKind = "task" if puts[0].kind == "task" else "scratch"
         required = [Require(_selected(value, kind, known), at_least=len(known))] if known else []
         limit = Require(_selected(value, kind), at_most=most)
-        committed = await self._store.commit([*required, *puts, _touched(value), limit])
+        touched = Put(_SESSION, of_agent(value.agent_id), (value.session_id,), {}, merge=True)
+        committed = await self._store.commit([*required, *puts, touched, limit])
         if not committed.done:
             await self._records(value, kind, known)
             what = "tasks" if kind == "task" else kind
@@ -314,10 +315,6 @@ def _selected(value: Scope, kind: SessionKind, keys: Sequence[str] | None = None
 
 def _put(value: Scope, kind: SessionKind, key: str, fields: Mapping[str, str]) -> Put:
     return Put(kind, of_agent(value.agent_id), (value.session_id, key), fields, merge=True)
-
-
-def _touched(value: Scope) -> Put:
-    return Put(_SESSION, of_agent(value.agent_id), (value.session_id,), {}, merge=True)
 
 
 def _source(session: str, turn: int) -> str:

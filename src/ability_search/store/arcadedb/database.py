@@ -63,12 +63,7 @@ class Attempts:
 
 
 class ArcadeDatabase:
-    """Base of the parts of the ArcadeDB store.
-
-    Args:
-        scripts: Runs scripts over the ``arcade-*`` tools.
-        meter: Counts repeated writes.
-    """
+    """Base of the parts of the ArcadeDB store; arguments as for it."""
 
     def __init__(self, scripts: Scripts, *, meter: Meter = UNMETERED) -> None:
         self._scripts = scripts

@@ -15,7 +15,6 @@ import numpy as np
 
 from ability_search.collection import Collection
 from ability_search.documents import SparseVector
-from ability_search.filters.tree import Filter
 from ability_search.store.arcadedb.core import PATIENCE, Parameters, kind_type
 from ability_search.store.arcadedb.filter_sql import to_sql
 from ability_search.store.arcadedb.rows import (
@@ -68,7 +67,10 @@ class IndexRequest:
         self._by = {each.name: names.setdefault(id(each.by), each.name) for each in self._searches}
         compared |= {self._by[each.name]: each.by for each in self._searches}
         self._params = Parameters()
-        conditions = {each.filter: self._condition(each.filter) for each in self._searches}
+        filters = dict.fromkeys(each.filter for each in self._searches)
+        conditions = {
+            each: None if each is None else to_sql(each, self._params) for each in filters
+        }
         record = {"type": "Collection", "where": {"key": collection.name}}
         same = {"unless": {"revision": collection.revision}}
         note = {"type": "Unindexed", "where": {"type": collection.type}, "columns": ["at"]}
@@ -80,7 +82,7 @@ class IndexRequest:
                     "by": self._by[each.name],
                     "limits": [*each.heads, each.limit],
                     "beam": beam,
-                    "where": conditions[each.filter],
+                    "where": each.filter and conditions[each.filter],
                 }
                 for each in self._searches
             },
@@ -95,9 +97,6 @@ class IndexRequest:
                 {self._by[name]: share for name, share in order.items() if name in self._by}
                 for order in ahead.orders
             ]
-
-    def _condition(self, filter: Filter | None) -> str | None:
-        return None if filter is None else to_sql(filter, self._params)
 
     def complete(self, answer: Mapping[str, Any]) -> bool:
         """Return whether no commit was in progress, of which the searches may have seen half."""

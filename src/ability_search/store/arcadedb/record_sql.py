@@ -28,6 +28,7 @@ from ability_search.store.values import (
 
 _CLOCK = "LET clock = SELECT `date.currentTimestamp`() AS ms;"
 """Sets ``$clock[0].ms`` to the time of the database."""
+_IDENTITY = "kind = $row.kind AND scope = $row.scope AND key = $row.key"
 
 
 class RecordSql(ReadSql):
@@ -74,8 +75,9 @@ def _committed(changes: Sequence[Change]) -> Statement:
         steps.append(_step(alike, places[0], params))
     last, record = changes[-1], "[]"
     if isinstance(last, Put | Add):
+        of = Records(last.kind, last.scope, keys=[last.key])
         steps.append(
-            f"LET last = SELECT FROM {type_of(last.kind)} WHERE {_identity(last, params)};"
+            f"LET last = SELECT FROM {type_of(last.kind)} WHERE {condition_of(of, params)};"
         )
         record = "$last"
     return Statement(
@@ -116,11 +118,9 @@ def _step(changes: Sequence[Any], place: int, params: Parameters) -> str:
     if isinstance(change, Put) and change.conditional:
         return _conditional(change, place, params)
     rows = params.bind([_row(each) for each in changes])
-    written = _assigned(change, params)
-    kind = params.bind(change.kind)
     return (
-        f"FOREACH ($row IN {rows}) {{ UPDATE {type_of(change.kind)} SET {written}"
-        f" UPSERT WHERE kind = {kind} AND scope = $row.scope AND key = $row.key; }}"
+        f"FOREACH ($row IN {rows}) {{ UPDATE {type_of(change.kind)}"
+        f" SET {_assigned(change, params)} UPSERT WHERE {_IDENTITY}; }}"
     )
 
 
@@ -130,17 +130,16 @@ def _unlike(require: Require, number: str) -> str:
 
 
 def _conditional(put: Put, place: int, params: Parameters) -> str:
-    table, where = type_of(put.kind), _identity(put, params)
-    row = f"LET row = {params.bind(_row(put))};"
-    refusal = _refusal(place, f"SELECT FROM {table} WHERE {where}")
+    table, row = type_of(put.kind), f"LET row = {params.bind(_row(put))};"
+    refusal = _refusal(place, f"SELECT FROM {table} WHERE {_IDENTITY}")
     written = _assigned(put, params)
     if put.revision == 0:
         return (
-            f"{row} LET u{place} = SELECT FROM {table} WHERE {where};"
+            f"{row} LET u{place} = SELECT FROM {table} WHERE {_IDENTITY};"
             f" IF ($u{place}.size() > 0) {refusal} UPDATE {table} SET {written}"
-            f" UPSERT WHERE {where};"
+            f" UPSERT WHERE {_IDENTITY};"
         )
-    conditions = [where, *equal_to(put.where or {}, params)]
+    conditions = [_IDENTITY, *equal_to(put.where or {}, params)]
     if put.revision is not None:
         conditions.append(f"revision = {put.revision:d}")
     return (
@@ -149,22 +148,14 @@ def _conditional(put: Put, place: int, params: Parameters) -> str:
     )
 
 
-def _refusal(place: int, stored: str | None = None) -> str:
-    read = "" if stored is None else f" LET stored = {stored};"
-    record = "[]" if stored is None else "$stored"
-    return (
-        f"{{ ROLLBACK;{read}"
-        f" RETURN {{'refused': {place:d}, 'at': $clock[0].ms, 'record': {record}}}; }}"
-    )
-
-
-def _identity(change: Put | Add, params: Parameters) -> str:
-    values = {"kind": change.kind, "scope": change.scope, "key": encoded(change.key)}
-    return " AND ".join(f"{name} = {params.bind(value)}" for name, value in values.items())
+def _refusal(place: int, stored: str = "[]") -> str:
+    refused = f"{{'refused': {place:d}, 'at': $clock[0].ms, 'record': $stored}}"
+    return f"{{ ROLLBACK; LET stored = {stored}; RETURN {refused}; }}"
 
 
 def _row(change: Put | Add) -> dict[str, Any]:
-    row = {"scope": change.scope, "key": encoded(change.key), "fields": dict(change.fields)}
+    row: dict[str, Any] = {"kind": change.kind, "scope": change.scope, "key": encoded(change.key)}
+    row["fields"] = dict(change.fields)
     if isinstance(change, Add):
         return row | {"added": dict(change.by)}
     data = change.data

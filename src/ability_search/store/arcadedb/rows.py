@@ -56,12 +56,10 @@ def chunk_row(record: ChunkRecord) -> dict[str, Any]:
     row = {column: getattr(record, name) for name, column in CHUNK_COLUMNS.items()}
     row |= {name: list(row[name]) for name in _LISTS if row[name] is not None}
     row["metadata"] = dict(record.metadata)
-    for name in ("ofChunk", "parent", "centrality", "novelty"):
+    for name in ("ofChunk", "parent", "centrality", "novelty", "duplicateOf"):
         if row[name] is None:
             del row[name]
-    if record.duplicate_of is None:
-        del row["duplicateOf"]
-    else:
+    if record.duplicate_of is not None:
         row |= {spare: row[name] for name, spare in SPARE.items()}
         row |= dict.fromkeys(SPARE)
     return row
@@ -69,11 +67,8 @@ def chunk_row(record: ChunkRecord) -> dict[str, Any]:
 
 def chunk_record(row: Row) -> ChunkRecord:
     """Convert a whole row of a chunk."""
-    stored = dict(row)
-    for name, spare in SPARE.items():
-        if stored.get(name) is None:
-            stored[name] = stored.get(spare)
-    return ChunkRecord(**_fields(stored, CHUNK_COLUMNS))
+    spare = {name: row.get(other) for name, other in SPARE.items() if row.get(name) is None}
+    return ChunkRecord(**_fields({**row, **spare}, CHUNK_COLUMNS))
 
 
 _TEXT = [name for name in HIT.fields if name != "handle"]
@@ -107,8 +102,7 @@ def source_row(record: SourceRecord) -> dict[str, Any]:
 
 def source_record(row: Row) -> SourceRecord:
     """Convert a whole row of a source."""
-    fields = {"tokens_min": None, "tokens_max": None, **_fields(row, SOURCE_COLUMNS)}
-    return SourceRecord(**fields)
+    return SourceRecord(**{"tokens_min": None, "tokens_max": None, **_fields(row, SOURCE_COLUMNS)})
 
 
 def link(row: Row) -> SourceLink:

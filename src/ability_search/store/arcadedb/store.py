@@ -24,7 +24,7 @@ from ability_search.store.arcadedb.index_search import IndexRequest, finds_all
 from ability_search.store.arcadedb.record_sql import RecordSql
 from ability_search.store.arcadedb.rows import collection_in
 from ability_search.store.arcadedb.search import SearchStatement, complete
-from ability_search.store.stand_ins import Represented, moved
+from ability_search.store.records import Represented, moved
 from ability_search.store.stored_collections import change_collection, read_collection
 from ability_search.store.values import Columns, Patch
 

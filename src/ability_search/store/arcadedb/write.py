@@ -121,7 +121,7 @@ def replace_sources(
             updatedAt = `date.currentTimestamp`() RETURN AFTER
             WHERE key = :name AND fields.type = :type {weighted};
         IF ($c.size() = 0) {_NOTHING}
-        {_check_stand_ins(chunk_type) if replacement.stand_ins else ""}
+        {_CHECK_STAND_INS.format(chunk_type) + _NOTHING if replacement.stand_ins else ""}
         LET old = SELECT {_TOTALS} FROM `{source_t}` WHERE source IN :sources;
         {_delete_sources(chunk_type)}
         {_insert(chunk_type, chunks, "chunks")}
@@ -155,14 +155,10 @@ _CHECK_STAGED = (
     "LET t = SELECT count(*) AS n FROM Staging WHERE token IN :staged;"
     f" IF ($t[0].n <> :stagedRows) {_NOTHING}"
 )
-
-
-def _check_stand_ins(chunk_type: str) -> str:
-    return (
-        f"LET present = SELECT count(*) AS n FROM `{chunk_type}` WHERE chunkId IN :standIns"
-        " AND createdAt IN :standInTimes AND duplicateOf IS NULL;"
-        f" IF ($present[0].n <> :standInCount) {_NOTHING}"
-    )
+_CHECK_STAND_INS = (
+    "LET present = SELECT count(*) AS n FROM `{}` WHERE chunkId IN :standIns"
+    " AND createdAt IN :standInTimes AND duplicateOf IS NULL; IF ($present[0].n <> :standInCount) "
+)
 
 
 def _delete_sources(chunk_type: str) -> str:
