@@ -66,7 +66,7 @@ class IndexRequest:
         self._params = Parameters()
         conditions = {each.filter: self._condition(each.filter) for each in self._searches}
         record = {"type": "Collection", "where": {"key": collection.name}}
-        same = {"unless": {"revision": collection.revision}}
+        same = {"unless": {"revision": collection.record}}
         note = {"type": "Unindexed", "where": {"type": collection.type}, "columns": ["at"]}
         self.input: dict[str, Any] = {
             "compared": {name: _compared(by) for name, by in compared.items()},
