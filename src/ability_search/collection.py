@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from hashlib import blake2b
 from typing import Final, Literal, NamedTuple
 from unicodedata import category, normalize
@@ -128,6 +128,8 @@ class Collection(Recipe):
     """Number of chunks when these three were measured; 0 if they are assumed."""
     created_at: int = 0
     updated_at: int = 0
+    record: int = field(default=0, compare=False)
+    """Revision of the record as read, which is in none of its fields; 0 if it was not read."""
 
     @property
     def public_name(self) -> str:

@@ -23,13 +23,14 @@ COLLECTION: Final = "collection"
 """Kind of the records of collections; the key is the name, ``name@token`` while it is built."""
 _RETIRED: Final = "retired"
 """Kind of the records of generations that are to be dropped when the lease is over."""
-_FIELDS = tuple(each.name for each in fields(Collection) if each.name != "name")
+_FIELDS = tuple(each.name for each in fields(Collection) if each.name not in ("name", "record"))
 
 
 def collection_of(record: Record) -> Collection:
     """Return the collection that a record holds."""
     known = {name: record.fields[name] for name in _FIELDS if name in record.fields}
-    return Collection(name=record.key[0], **{**known, "kinds": tuple(known.get("kinds", ()))})
+    known["kinds"] = tuple(known.get("kinds", ()))
+    return Collection(name=record.key[0], record=record.revision, **known)
 
 
 def collection_fields(collection: Collection) -> dict[str, Any]:

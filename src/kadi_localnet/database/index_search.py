@@ -11,6 +11,7 @@ import time
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, lru_cache
+from threading import get_ident
 from typing import Any, NamedTuple
 
 import jpype
@@ -27,6 +28,7 @@ _SPARSE = "com.arcadedb.index.sparsevector.LSMSparseVectorIndex"
 _DENSE = "com.arcadedb.index.vector.LSMVectorIndex"
 _DOCUMENT = "com.arcadedb.database.Document"
 _ANYTHING = "java.lang.Object"
+_REFERENCE = "java.util.concurrent.atomic.AtomicReference"
 _KEPT = 256
 """Properties whose function is kept."""
 
@@ -154,7 +156,7 @@ class IndexSearcher:
             found = [each for each in found if _has(each, lookup.where)]
         if lookup.unless and len(found) == 1 and _has(found[0], lookup.unless):
             return None
-        return self._rows(self._java.list(found), lookup.columns)
+        return self._rows(self._java.list(found), lookup.columns) if found else Raw(b"[]")
 
     def _allowed(self, results: Any) -> Any:
         """Return the record ids of a result set as a Java set, and close it."""
@@ -210,11 +212,12 @@ class IndexSearcher:
         Raises:
             DatabaseError: if there is none of that kind.
         """
-        schema = self._database.getSchema()
-        schema.getType(type_name)  # says that there is none, in the words of a statement
-        name = f"{type_name}[{','.join(by.properties)}]"
-        kind = self._java.sparse if by.vector is None else self._java.dense
-        own = schema.getIndexByName(name).getIndexesOnBuckets() if schema.existsIndex(name) else ()
+        schema, name = self._database.getSchema(), f"{type_name}[{','.join(by.properties)}]"
+        kind, own = self._java.sparse if by.vector is None else self._java.dense, ()
+        if schema.existsIndex(name):
+            own = schema.getIndexByName(name).getIndexesOnBuckets()
+        else:
+            schema.getType(type_name)  # says that there is none, in the words of a statement
         if not own or not all(isinstance(each, kind) for each in own):
             named = "sparse" if by.vector is None else "vector"
             raise DatabaseError(f"{name} is no {named} index: create it, or name the one there is")
@@ -275,7 +278,7 @@ class _Java:
         sparse = "com.arcadedb.function.sql.vector.SparseVector"
         self._sparse = jpype.JClass(sparse)
         self._dot = self._virtual(sparse, "dotProduct", real, self._sparse.class_)
-        self._sparse_of = lru_cache(_KEPT)(self._sparse_vector)
+        self._product_of = lru_cache(_KEPT)(self._product)
         self._row_of = lru_cache(_KEPT)(self._row)
         self._utf8 = jpype.JClass("java.nio.charset.StandardCharsets").UTF_8
         self._document_of = self._function((rid, "asDocument", _DOCUMENT))
@@ -314,10 +317,20 @@ class _Java:
 
     def products(self, documents: Any, by: Compared) -> list[float]:
         """Return the dot products of the terms of documents with some, as the SQL function does."""
-        terms = self._sparse(self.integers(by.ids), self.floats(by.weights))
-        with_them = self._handles.insertArguments(self._dot, 1, self.objects([terms]))
-        product = self._function(self._sparse_of(tuple(by.properties)), with_them, number=True)
+        held, product = self._product_of(tuple(by.properties), get_ident())
+        held.set(self._sparse(self.integers(by.ids), self.floats(by.weights)))
         return self._numbers(documents, product)
+
+    def _product(self, properties: Sequence[str], _thread: int) -> tuple[Any, Any]:
+        """Return a reference, and the function from a document to the product with what it holds.
+
+        Each thread has its own. One made for each call would never be compiled.
+        """
+        held = jpype.JClass(_REFERENCE)()
+        get = self._virtual(_REFERENCE, "get", _ANYTHING).bindTo(held)
+        terms = get.asType(self._type(self._sparse.class_))
+        product = self._handles.collectArguments(self._dot, 1, terms)
+        return held, self._function(self._sparse_vector(properties), product, number=True)
 
     def _sparse_vector(self, properties: Sequence[str]) -> Any:
         """Return the handle from a document to its sparse vector."""

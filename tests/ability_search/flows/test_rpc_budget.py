@@ -7,6 +7,8 @@ import asyncio
 import pytest
 from tests.ability_search.flows.conftest import Network, document
 
+from ability_search.store.stored_collections import change_collection, read_collection
+
 pytestmark = pytest.mark.engine
 
 _QUIET = 5
@@ -60,6 +62,17 @@ async def test_a_query(warm: Network, mode: str, hops: list[str]) -> None:
 async def test_a_query_without_results_asks_for_no_rows(warm: Network) -> None:
     await warm.call("search-query", collection="docs", query="unheardof", mode="keyword")
     assert warm.hops() == ["arcade-index-search"]
+
+
+async def test_a_query_reads_the_record_only_if_it_has_changed(warm: Network) -> None:
+    read = await read_collection(warm.store, "docs")
+    assert read is not None
+    await warm.store.commit([change_collection(read, {"chance": 0.1})])
+    for known in (False, True):
+        await warm.call("search-query", collection="docs", query="words", mode="keyword")
+        asked = warm.calls[-1][1]
+        found = (await warm.call("arcade-index-search", **asked))["result"]
+        assert (found["before"][0] is None) == (found["after"][0] is None) == known
 
 
 async def test_the_first_query_after_a_change_reads_what_changed(warm: Network) -> None:

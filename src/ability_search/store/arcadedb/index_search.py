@@ -72,7 +72,7 @@ class IndexRequest:
             each: None if each is None else to_sql(each, self._params) for each in filters
         }
         record = {"type": "Collection", "where": {"key": collection.name}}
-        same = {"unless": {"revision": collection.revision}}
+        same = {"unless": {"revision": collection.record}}
         note = {"type": "Unindexed", "where": {"type": collection.type}, "columns": ["at"]}
         self.input: dict[str, Any] = {
             "compared": {name: _compared(by) for name, by in compared.items()},
