@@ -13,14 +13,7 @@ from typing import Any
 import jpype
 import numpy as np
 
-from kadi_localnet.database.backend import (
-    Rows,
-    Statement,
-    encoded,
-    rows_of,
-    too_many_bytes,
-    too_many_rows,
-)
+from kadi_localnet.database import backend
 
 SHORTEST_VECTOR = 8
 """Shorter lists of numbers are not converted to arrays."""
@@ -64,7 +57,7 @@ class Parameters:
                     self._without_vectors(row, [name, position], vectors)
                     for position, row in enumerate(value)
                 ]
-        result = self._json_object(encoded(plain).decode()).toMap()
+        result = self._json_object(backend.encoded(plain).decode()).toMap()
         for place, name, array in vectors:
             holder = result
             for step in place:
@@ -116,7 +109,9 @@ class ResultWriter:
         for _ in range(threads):
             self._lengths.put(_counted_length(max_bytes))
 
-    def rows(self, results: Any, statement: Statement, limit: int, effect: str) -> Rows:
+    def rows(
+        self, results: Any, statement: backend.Statement, limit: int, effect: str
+    ) -> backend.Rows:
         """Read a result set to its end and close it; ``effect`` is used in the error text.
 
         An answer that is too large is not read further than to the row that exceeds the limit.
@@ -132,17 +127,17 @@ class ResultWriter:
         except self._exceeded as exc:
             if 0 <= length.get() < self._max_bytes:
                 raise
-            raise too_many_bytes(self._max_bytes, effect) from exc
+            raise backend.too_many_bytes(self._max_bytes, effect) from exc
         finally:
             self._lengths.put(counted)
             results.close()
         total = int(rows.size())
         if total > limit:
-            raise too_many_rows(limit, effect)
+            raise backend.too_many_rows(limit, effect)
         joined = bytes(self._string.join(",", rows).getBytes(self._utf8))
         if len(joined) > self._max_bytes:
-            raise too_many_bytes(self._max_bytes, effect)
-        return rows_of(joined, total, statement)
+            raise backend.too_many_bytes(self._max_bytes, effect)
+        return backend.rows_of(joined, total, statement)
 
 
 def _row_to_json(database: Any) -> Any:

@@ -15,21 +15,7 @@ import msgspec
 
 from kadi_client.addresses import without_credentials
 from kadi_client.messages import Raw, decode
-from kadi_localnet.database.backend import (
-    DATETIME_FORMAT,
-    MAX_BYTES,
-    MAX_ROWS,
-    Backend,
-    Conflict,
-    DatabaseError,
-    Rows,
-    Statement,
-    encoded,
-    engine_error,
-    rows_of,
-    too_many_bytes,
-    too_many_rows,
-)
+from kadi_localnet.database import backend
 from kadi_localnet.database.index_use import Use
 
 CONNECTIONS = 32
@@ -76,7 +62,7 @@ class _Answer(msgspec.Struct):
 _read_answer = msgspec.json.Decoder(_Answer).decode
 
 
-class _NotLeader(DatabaseError):
+class _NotLeader(backend.DatabaseError):
     """A statement that was not run, because only a leader that is followed can do so."""
 
 
@@ -145,7 +131,7 @@ class _Servers:
         return self.all[place:] + self.all[:place]
 
 
-class HttpDatabases(Backend):
+class HttpDatabases(backend.Backend):
     """A server or the nodes of a cluster.
 
     Statements go to the leader of a cluster only, because the others lag behind; if it is not among
@@ -175,8 +161,8 @@ class HttpDatabases(Backend):
         *,
         user: str,
         password: str,
-        max_rows: int = MAX_ROWS,
-        max_bytes: int = MAX_BYTES,
+        max_rows: int = backend.MAX_ROWS,
+        max_bytes: int = backend.MAX_BYTES,
         spread_reads: bool = False,
     ) -> None:
         super().__init__(concurrency=CONNECTIONS)
@@ -202,11 +188,13 @@ class HttpDatabases(Backend):
         """Close the connections."""
         await self._client.aclose()
 
-    async def _read(self, database: str, statement: Statement, _use: Use) -> Rows:
+    async def _read(self, database: str, statement: backend.Statement, _use: Use) -> backend.Rows:
         request = _Request(path=f"/api/v1/query/{database}", again=True, reads=database)
         return await self._run(request, statement)
 
-    async def _write(self, database: str, statements: Sequence[Statement], _use: Use) -> list[Rows]:
+    async def _write(
+        self, database: str, statements: Sequence[backend.Statement], _use: Use
+    ) -> list[backend.Rows]:
         command = _Request(path=f"/api/v1/command/{database}", effect="; it took effect")
         if len(statements) == 1:
             return [await self._run(command, statements[0])]
@@ -246,7 +234,9 @@ class HttpDatabases(Backend):
         await self._send(_Request(path="/api/v1/server", body=command))
 
     async def _set_up(self, name: str) -> None:
-        alter = Statement(f'ALTER DATABASE `arcadedb.dateTimeFormat` "{DATETIME_FORMAT}"')
+        alter = backend.Statement(
+            f'ALTER DATABASE `arcadedb.dateTimeFormat` "{backend.DATETIME_FORMAT}"'
+        )
         await self._write(name, [alter], Use())
 
     async def _repeated(self, limit: asyncio.Timeout, attempt: Callable[[], Awaitable[T]]) -> T:
@@ -258,10 +248,10 @@ class HttpDatabases(Backend):
                 self._servers.lost()
                 remaining = (limit.when() or 0.0) - asyncio.get_running_loop().time()
                 if remaining < 2 * _ELECTION_PAUSE:
-                    raise DatabaseError(f"the cluster has no leader: {exc}") from exc
+                    raise backend.DatabaseError(f"the cluster has no leader: {exc}") from exc
                 await asyncio.sleep(_ELECTION_PAUSE)
 
-    async def _run(self, request: _Request, statement: Statement) -> Rows:
+    async def _run(self, request: _Request, statement: backend.Statement) -> backend.Rows:
         body = {
             "language": statement.language,
             "command": statement.text,
@@ -274,11 +264,11 @@ class HttpDatabases(Backend):
         try:
             answer = _read_answer(response.content)
         except msgspec.MsgspecError as exc:
-            raise DatabaseError(f"the server's answer cannot be read: {exc}") from exc
+            raise backend.DatabaseError(f"the server's answer cannot be read: {exc}") from exc
         count = len(answer.result)
         if count > self._max_rows or answer.truncated:
-            raise too_many_rows(self._max_rows, request.effect)
-        return rows_of(b",".join(map(bytes, answer.result)), count, statement)
+            raise backend.too_many_rows(self._max_rows, request.effect)
+        return backend.rows_of(b",".join(map(bytes, answer.result)), count, statement)
 
     async def _send(self, request: _Request) -> httpx.Response:
         """Send a request to the first server that accepts it.
@@ -287,7 +277,7 @@ class HttpDatabases(Backend):
             Conflict: if the server wants it repeated.
             DatabaseError: if no server answers, or the server refused it.
         """
-        content = None if request.body is None else encoded(request.body)
+        content = None if request.body is None else backend.encoded(request.body)
         needs_leader = False
         if request.server is not None:
             candidates = [request.server]
@@ -313,7 +303,7 @@ class HttpDatabases(Backend):
                 self._servers.first = url
             _raise_for(response)
             return response
-        raise DatabaseError(f"no database server answers ({'; '.join(failures)})")
+        raise backend.DatabaseError(f"no database server answers ({'; '.join(failures)})")
 
     async def _find_leader(self) -> None:
         """Ask the servers for the leader, unless it is known.
@@ -359,7 +349,7 @@ class HttpDatabases(Backend):
         except httpx.TransportError as exc:
             if request.again or isinstance(exc, httpx.ConnectError | httpx.ConnectTimeout):
                 raise _Unreachable(str(exc) or type(exc).__name__) from exc
-            raise DatabaseError(_UNKNOWN_OUTCOME) from exc
+            raise backend.DatabaseError(_UNKNOWN_OUTCOME) from exc
 
     async def _received(self, response: httpx.Response, effect: str) -> httpx.Response:
         """Read a response to its end, unless it is larger than allowed."""
@@ -367,7 +357,7 @@ class HttpDatabases(Backend):
         async for part in response.aiter_bytes():
             content += part
             if len(content) > self._max_bytes:
-                raise too_many_bytes(self._max_bytes, effect)
+                raise backend.too_many_bytes(self._max_bytes, effect)
         headers = httpx.Headers(response.headers)
         headers.pop("content-encoding", None)  # It was decoded.
         return httpx.Response(
@@ -385,12 +375,12 @@ def _raise_for(response: httpx.Response) -> None:
     kind = failure.exception.rpartition(".")[2]
     detail = failure.detail or failure.error
     if response.status_code in (401, 403):
-        raise DatabaseError(f"the database server rejected the user or password: {detail}")
+        raise backend.DatabaseError(f"the database server rejected the user or password: {detail}")
     if kind == "DatabaseAlreadyExistsException":
-        raise DatabaseError(detail[:1].lower() + detail[1:])
+        raise backend.DatabaseError(detail[:1].lower() + detail[1:])
     if kind in _MISSING:
-        raise DatabaseError(f"{detail}: create it with arcade-db-create")
+        raise backend.DatabaseError(f"{detail}: create it with arcade-db-create")
     if kind == _NOT_LEADER or _NOT_SENT.match(detail):
         raise _NotLeader(detail)
-    error = engine_error(kind or f"HTTP {response.status_code}", detail)
-    raise Conflict(str(error)) if kind in _CONFLICTS else error
+    error = backend.engine_error(kind or f"HTTP {response.status_code}", detail)
+    raise backend.Conflict(str(error)) if kind in _CONFLICTS else error

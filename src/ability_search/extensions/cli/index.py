@@ -14,7 +14,7 @@ import typer
 
 from ability_search.client.tool_client import ToolClient
 from ability_search.errors import InvalidInput
-from ability_search.extensions.cli import output
+from ability_search.extensions.cli import output, parameters
 from ability_search.extensions.cli.app import FAILED, NOT_FOUND, app, command
 from ability_search.extensions.cli.clients import LONG_CALL, CallOptions, progress_bar, with_client
 from ability_search.extensions.cli.local_files import (
@@ -28,14 +28,6 @@ from ability_search.extensions.cli.local_files import (
     send_files,
     sweepable,
     unselected,
-)
-from ability_search.extensions.cli.parameters import (
-    CollectionOption,
-    Patterns,
-    YesOption,
-    given,
-    json_object,
-    tool_fields,
 )
 from ability_search.files.selection import Selection
 from ability_search.index.index_fields import IndexFields
@@ -69,7 +61,7 @@ class GivenText:
         Raises:
             typer.BadParameter: if an option is missing or not allowed, or the text is blank.
         """
-        about = given(source=self.source, title=self.title, metadata=self.metadata)
+        about = parameters.given(source=self.source, title=self.title, metadata=self.metadata)
         if self.text is None and list(paths) != [_STDIN]:
             if not paths:
                 raise typer.BadParameter("is missing; or give --text", param_hint="PATH")
@@ -88,25 +80,27 @@ class GivenText:
             "source": self.source or title or sha256(content.encode()).hexdigest()[:16],
             "title": title,
             "content": content,
-            "metadata": json_object(self.metadata or "{}", "--metadata"),
+            "metadata": parameters.json_object(self.metadata or "{}", "--metadata"),
         }
 
 
 @dataclass(frozen=True, slots=True)
-class LocalFiles(Patterns):
+class LocalFiles(parameters.Patterns):
     """The choice of files to index, the side that reads them, and the fate of others."""
 
     gitignore: Annotated[bool, "Skip files that .gitignore excludes."] = False
     sweep: Annotated[
         bool, "Delete sources below PATH whose files no longer exist, or are excluded."
     ] = False
-    yes: YesOption = False
+    yes: parameters.YesOption = False
     server_side: Annotated[bool, "Have the worker read the files."] = False
 
     @property
     def patterns(self) -> dict[str, Any]:
         """The patterns that were given."""
-        return given(include=self.include, exclude=self.exclude, gitignore=self.gitignore)
+        return parameters.given(
+            include=self.include, exclude=self.exclude, gitignore=self.gitignore
+        )
 
     @property
     def unfit(self) -> dict[str, Any]:
@@ -126,7 +120,7 @@ def index(
             show_default=False,
         ),
     ],
-    collection: CollectionOption = None,
+    collection: parameters.CollectionOption = None,
     *,
     text: GivenText,
     files: LocalFiles,
@@ -155,7 +149,7 @@ def index(
     document = text.document(paths, files.unfit)
     if document and collection is None:
         raise typer.BadParameter("is needed for a text", param_hint="--collection")
-    run = IndexRun(paths, collection, files, tool_fields(indexing), calling)
+    run = IndexRun(paths, collection, files, parameters.tool_fields(indexing), calling)
 
     async def work(client: ToolClient) -> None:
         client.patience = _PATIENCE
@@ -200,7 +194,7 @@ class IndexRun:
         """Have the worker read the files."""
         files, name = self.files, self.collection or collection_name(self.paths[0])
         self.outcome.collection = name
-        swept = given(sweep=files.sweep, sweepAll=files.sweep and files.yes)
+        swept = parameters.given(sweep=files.sweep, sweepAll=files.sweep and files.yes)
         request = {**self.options, **files.patterns, **swept, "collection": name}
         for path in self.paths:
             # A relative path is relative to the worker's directory, if that is another machine.

@@ -21,7 +21,7 @@ from ability_search.extension import loaded
 from ability_search.extensions.cli.http_access import JSON
 from ability_search.extensions.cli.prometheus_meter import CONTENT_TYPE, MEDIA_TYPE, PrometheusMeter
 from ability_search.extensions.cli.tool_calls import Caller, Observe, Unavailable
-from ability_search.extensions.gateway import event_stream
+from ability_search.extensions.gateway import event_stream, request_bodies
 from ability_search.extensions.gateway.middleware import GATEWAY_CALL_SECONDS, GATEWAY_CALLS
 from ability_search.extensions.gateway.network_state import (
     ComponentHealth,
@@ -31,23 +31,6 @@ from ability_search.extensions.gateway.network_state import (
     network_tools,
 )
 from ability_search.extensions.gateway.openapi import Handler, Operation, document
-from ability_search.extensions.gateway.request_bodies import (
-    INGEST,
-    SEARCH,
-    Fields,
-    FilesInput,
-    GraphSearchInput,
-    IngestInput,
-    ReadFile,
-    SearchInput,
-    fields_of,
-    graph_searched,
-    ingested,
-    read_json,
-    searched,
-    uploaded,
-    while_connected,
-)
 from ability_search.extensions.gateway.settings import Gateway
 from ability_search.ops.metrics.meter import Meter
 from ability_search.tools.table import BY_NAME, all_tools
@@ -72,17 +55,20 @@ class Handlers:
     meter: PrometheusMeter
     network: Network
     streams: event_stream.Streams
-    read_file: ReadFile
+    read_file: request_bodies.ReadFile
     max_values: int
 
     async def files(self, request: Request) -> Response:
         """POST /files."""
-        work = self._indexed(await read_json(request, self.max_values))
-        return Response(msgspec.json.encode(await while_connected(request, work)), media_type=JSON)
+        work = self._indexed(await request_bodies.read_json(request, self.max_values))
+        return Response(
+            msgspec.json.encode(await request_bodies.while_connected(request, work)),
+            media_type=JSON,
+        )
 
     async def _indexed(self, body: bytes) -> dict[str, Any]:
-        tool_input, failed = await uploaded(body, self.read_file)
-        result = await self.caller.read(INGEST, tool_input)
+        tool_input, failed = await request_bodies.uploaded(body, self.read_file)
+        result = await self.caller.read(request_bodies.INGEST, tool_input)
         return {**result, "failed": [*failed, *result["failed"]]}
 
     async def collections(self, request: Request) -> Response:
@@ -140,15 +126,17 @@ class Handlers:
 
     async def call(self, request: Request, tool: str, tool_input: Mapping[str, Any]) -> Response:
         """Call a tool and return its result; disconnecting cancels the call."""
-        answer = await while_connected(request, self.caller.call(tool, tool_input))
+        answer = await request_bodies.while_connected(request, self.caller.call(tool, tool_input))
         return Response(bytes(answer), media_type=JSON)
 
 
-def _calling(tool: str, translate: Callable[[Fields], Mapping[str, Any]]) -> Handler:
+def _calling(tool: str, translate: Callable[[request_bodies.Fields], Mapping[str, Any]]) -> Handler:
     """Return the handler that calls a tool with its translation of the body."""
 
     async def handle(handlers: Handlers, request: Request) -> Response:
-        fields = fields_of(await read_json(request, handlers.max_values))
+        fields = request_bodies.fields_of(
+            await request_bodies.read_json(request, handlers.max_values)
+        )
         return await handlers.call(request, tool, translate(fields))
 
     return handle
@@ -178,37 +166,37 @@ _INFO_FIELDS = _INFO.input_schema["properties"]
 
 _OPERATIONS: tuple[Operation, ...] = (
     replace(
-        _tool(BY_NAME[INGEST]),
+        _tool(BY_NAME[request_bodies.INGEST]),
         path="/ingest",
         summary="Index a text",
         description="Index one text in the collection `tag`.",
-        handler=_calling(INGEST, ingested),
-        body=IngestInput,
+        handler=_calling(request_bodies.INGEST, request_bodies.ingested),
+        body=request_bodies.IngestInput,
     ),
     replace(
-        _tool(BY_NAME[INGEST]),
+        _tool(BY_NAME[request_bodies.INGEST]),
         path="/files",
         summary="Index files",
         description="Index files that are sent with the request. A file that cannot be read or is"
         " empty is listed in `failed`, and an empty one is deleted from the collection; if none can"
         " be read, the request fails.",
         handler=Handlers.files,
-        body=FilesInput,
+        body=request_bodies.FilesInput,
     ),
     replace(
-        _tool(BY_NAME[SEARCH]),
+        _tool(BY_NAME[request_bodies.SEARCH]),
         path="/search",
         description="Same as `search-query`; the default is to search all collections.",
-        handler=_calling(SEARCH, searched),
-        body=SearchInput,
+        handler=_calling(request_bodies.SEARCH, request_bodies.searched),
+        body=request_bodies.SearchInput,
     ),
     replace(
-        _tool(BY_NAME[SEARCH]),
+        _tool(BY_NAME[request_bodies.SEARCH]),
         path="/graph-search",
         name="graphSearch",
         description="Same as `search` with graph expansion over `hops` links.",
-        handler=_calling(SEARCH, graph_searched),
-        body=GraphSearchInput,
+        handler=_calling(request_bodies.SEARCH, request_bodies.graph_searched),
+        body=request_bodies.GraphSearchInput,
     ),
     Operation(
         path="/collections",

@@ -11,15 +11,8 @@ from itertools import islice
 
 import httpx
 
+from ability_search import errors
 from ability_search.documents import Vector
-from ability_search.errors import (
-    ConfigurationError,
-    DatabaseUnavailable,
-    EarlierLayout,
-    EmbeddingUnavailable,
-    InvalidInput,
-    NotFound,
-)
 from ability_search.extensions.artifacts.artifact_service import ShowProgress
 from ability_search.extensions.artifacts.importer import Importer
 from ability_search.extensions.localstack.served_models import served_names
@@ -102,7 +95,7 @@ class Migration:
         """
         chunk_type = await self._old.chunk_type()
         if chunk_type is None:
-            raise NotFound(
+            raise errors.NotFound(
                 "index of the earlier ability in a database",
                 self.database,
                 hint="Set the database of the earlier ability with --from.",
@@ -122,7 +115,7 @@ class Migration:
         known = {each.name for each in survey.collections}
         for name in self.options.collection or ():
             if name not in known:
-                raise NotFound("collection of the earlier ability", name)
+                raise errors.NotFound("collection of the earlier ability", name)
         return survey
 
     async def perform(self, moved: Callable[[OldCollection], None]) -> Survey:
@@ -148,7 +141,7 @@ class Migration:
                     with self._progress(old.becomes) as report:
                         moving = LegacyArtifact(self._old, survey, old, self._ports)
                         await self._importer.import_artifact(moving, old.becomes, report)
-                except EmbeddingUnavailable as exc:  # its model; others may have another one
+                except errors.EmbeddingUnavailable as exc:  # its model; others may have another one
                     old.state, old.reason = State.REFUSED, str(exc)
                 else:
                     old.state = State.MOVED
@@ -167,7 +160,7 @@ class Migration:
             if each.state is not State.MOVED and each.chunks
         ]
         if left:
-            raise InvalidInput(
+            raise errors.InvalidInput(
                 "--drop-old",
                 f"not migrated: {', '.join(left)}",
                 hint="Run `ability-search migrate` first.",
@@ -204,7 +197,7 @@ class Migration:
                 await report(done, total, "setting aside")
         there, copied = [await self._old.totals(each) for each in (LEGACY_TYPE, ASIDE_TYPE)]
         if there != copied:
-            raise DatabaseUnavailable(
+            raise errors.DatabaseUnavailable(
                 f"{ASIDE_TYPE} does not hold the same {there['n']} chunks as {LEGACY_TYPE}:"
                 " one of them was written to",
                 hint="Stop the earlier ability, drop the outdated type, and call again.",
@@ -219,7 +212,7 @@ class Migration:
             return
         try:
             live = await self._ports.registry.reload(old.becomes)
-        except EarlierLayout:
+        except errors.EarlierLayout:
             return
         if live is None:
             return
@@ -246,14 +239,14 @@ class Migration:
         for model in dict.fromkeys(models):
             try:
                 vectors, refused = await every_vector(partial(self._ports.embed, model), texts)
-            except EmbeddingUnavailable as exc:
+            except errors.EmbeddingUnavailable as exc:
                 failures.append(str(exc))
             else:
                 by_text = dict(zip(texts, vectors, strict=True))
                 answers[model] = by_text, {texts[place] for place in refused}
         if not answers:
             if self.options.embed:
-                raise EmbeddingUnavailable(f"no model answered: {failures[0]}")
+                raise errors.EmbeddingUnavailable(f"no model answered: {failures[0]}")
             survey.warnings.append(f"no model answered: {failures[0]}")
         for old in due:
             probes = old.probes()
@@ -268,11 +261,11 @@ class Migration:
 async def served_models(ports: IndexPorts) -> set[str]:
     """Return the names of the models that can be listed: in use, of the API, and local ones."""
     found: set[str] = set()
-    with suppress(EarlierLayout):
+    with suppress(errors.EarlierLayout):
         found |= {each.model for each in await ports.registry.all()}
     embedding = ports.settings.embedding
     if embedding.transport == "broker":
-        with suppress(ConfigurationError):
+        with suppress(errors.ConfigurationError):
             found |= served_names(ports.settings)
     elif embedding.api_url is not None:
         key = embedding.api_key

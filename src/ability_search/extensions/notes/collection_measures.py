@@ -12,24 +12,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse, stats
 
-from ability_search.extensions.notes import graph_analysis
-from ability_search.extensions.notes.graph_measures import (
-    Floats,
-    betweenness,
-    components,
-    edge_entropy,
-    fiedler,
-    pagerank,
-)
+from ability_search.extensions.notes import graph_analysis, graph_measures, vector_measures
 from ability_search.extensions.notes.overview import principal_axes
-from ability_search.extensions.notes.vector_measures import (
-    Nearest,
-    Vectors,
-    nearest,
-    neighbour_graph,
-    novelty,
-    surprisal,
-)
 from ability_search.store.records import SourceRecord
 from ability_search.store.values import Patch
 
@@ -55,7 +39,7 @@ Edge = tuple[int, int, float]
 
 def measure(
     chunks: Sequence[graph_analysis.NoteChunk],
-    vectors: Vectors,
+    vectors: vector_measures.Vectors,
     sources: Iterable[SourceRecord],
     revision: int = 0,
 ) -> tuple[graph_analysis.GraphAnalysis, list[Patch]]:
@@ -67,22 +51,22 @@ def measure(
         sources: Their sources.
         revision: Revision of the collection.
     """
-    neighbours = nearest(vectors)
+    neighbours = vector_measures.nearest(vectors)
     graph = collection_graph(chunks, sources, neighbours)
-    rank = pagerank(graph.directed)
-    labels = components(graph.undirected)
+    rank = graph_measures.pagerank(graph.directed)
+    labels = graph_measures.components(graph.undirected)
     largest = np.flatnonzero(labels == 0)
-    weakest, spectrum = fiedler(graph.undirected[largest][:, largest])
+    weakest, spectrum = graph_measures.fiedler(graph.undirected[largest][:, largest])
     sides = np.zeros(len(chunks), dtype=np.int64)
     sides[largest] = np.where(weakest < 0, -1, 1)
     distance = np.zeros(len(chunks))
     distance[largest] = np.abs(weakest)
-    between = betweenness(graph.undirected)
-    new, noise = novelty(vectors)
-    surprise = surprisal(neighbours)
+    between = graph_measures.betweenness(graph.undirected)
+    new, noise = vector_measures.novelty(vectors)
+    surprise = vector_measures.surprisal(neighbours)
     degrees = np.diff(graph.undirected.indptr)
     hubs = np.argsort(-degrees, kind="stable")[: max(_LISTED, round(_HUBS * len(chunks)))]
-    entropy = edge_entropy([*graph.kinds.values()])
+    entropy = graph_measures.edge_entropy([*graph.kinds.values()])
     everything = np.arange(len(chunks))
     listed = partial(_ranked, chunks)
     analysis = graph_analysis.GraphAnalysis(
@@ -113,7 +97,7 @@ def measure(
 
 def _ranked(
     chunks: Sequence[graph_analysis.NoteChunk],
-    values: Floats,
+    values: graph_measures.Floats,
     among: npt.ArrayLike,
     *,
     ascending: bool = False,
@@ -142,9 +126,9 @@ def _sizes(labels: npt.NDArray[np.int64]) -> list[graph_analysis.ComponentSize]:
 
 def _drawing(
     chunks: Sequence[graph_analysis.NoteChunk],
-    vectors: Vectors,
+    vectors: vector_measures.Vectors,
     graph: CollectionGraph,
-    rank: Floats,
+    rank: graph_measures.Floats,
     labels: npt.NDArray[np.int64],
     sides: npt.NDArray[np.int64],
 ) -> graph_analysis.Drawing:
@@ -197,7 +181,9 @@ class CollectionGraph:
 
 
 def collection_graph(
-    chunks: Sequence[graph_analysis.NoteChunk], sources: Iterable[SourceRecord], neighbours: Nearest
+    chunks: Sequence[graph_analysis.NoteChunk],
+    sources: Iterable[SourceRecord],
+    neighbours: vector_measures.Nearest,
 ) -> CollectionGraph:
     """Return the graph of chunks.
 
@@ -224,7 +210,7 @@ def collection_graph(
         "order": _order(chunks),
     }
     others = {name: _both_ways(_matrix(each, count)) for name, each in edges.items()}
-    others["similarity"] = neighbour_graph(neighbours, least=SIMILAR)
+    others["similarity"] = vector_measures.neighbour_graph(neighbours, least=SIMILAR)
     rest = sum(others.values(), sparse.csr_array((count, count)))
     links = _matrix(_links(records, first), count)
     both = _both_ways(links)
