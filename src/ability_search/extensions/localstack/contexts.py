@@ -33,7 +33,8 @@ from ability_search.ops.locks import locked
 from ability_search.ops.metrics.call_metrics import metered_tools
 from ability_search.ops.metrics.meter import UNMETERED, Meter
 from kadi_client import Identity, serve_stdio
-from kadi_client.provider import FairSlots, Provider
+from kadi_client.provider import Provider
+from kadi_client.slots import FairSlots
 
 if TYPE_CHECKING:
     from kadi_localnet.broker import Broker
