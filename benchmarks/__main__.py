@@ -7,41 +7,59 @@ import asyncio
 import json
 import os
 import platform
+from collections.abc import Callable
+from inspect import isawaitable
 from typing import Any
 
-from benchmarks import analysis, growth, hop, latency, neighbours, overhead, peers, scale, tree
+from benchmarks import (
+    analysis,
+    growth,
+    hop,
+    idle,
+    latency,
+    neighbours,
+    overhead,
+    peers,
+    scale,
+    tree,
+)
+
+_ON_REQUEST = {
+    "analysis": "it needs the extra analysis",
+    "peers": "it installs packages",
+    "scale": "it takes hours",
+    "growth": "it kills processes and takes long",
+}
+"""Measurements that are made only if they are named, and why."""
+
+
+def _measurements(arguments: argparse.Namespace) -> dict[str, Callable[[], Any]]:
+    """Return the measurements by name."""
+    chunks, queries, rounds = arguments.chunks, arguments.queries, arguments.rounds
+    return {
+        "latency": lambda: latency.measure(chunks=chunks, queries=queries, rounds=rounds),
+        "overhead": lambda: overhead.measure(chunks=arguments.texts, rounds=rounds),
+        "tree": lambda: tree.measure(files=arguments.files),
+        "idle": idle.measure,
+        "hop": lambda: hop.measure(calls=queries, rounds=rounds),
+        "neighbours": lambda: neighbours.measure(
+            chunks=chunks, queries=queries, seconds=arguments.seconds
+        ),
+        "analysis": lambda: analysis.measure(chunks=chunks),
+        "peers": lambda: peers.measure(chunks=chunks, queries=queries, rounds=rounds),
+        "scale": lambda: scale.measure(sizes=arguments.sizes, queries=queries, rounds=rounds),
+        "growth": lambda: growth.measure(chunks=chunks, seconds=arguments.seconds),
+    }
 
 
 async def _run(arguments: argparse.Namespace) -> dict[str, Any]:
     report: dict[str, Any] = {
         "machine": {"cores": os.cpu_count(), "python": platform.python_version()}
     }
-    if arguments.only in (None, "latency"):
-        report["latency"] = await latency.measure(
-            chunks=arguments.chunks, queries=arguments.queries, rounds=arguments.rounds
-        )
-    if arguments.only in (None, "overhead"):
-        report["overhead"] = await overhead.measure(chunks=arguments.texts, rounds=arguments.rounds)
-    if arguments.only in (None, "tree"):
-        report["tree"] = await tree.measure(files=arguments.files)
-    if arguments.only in (None, "hop"):
-        report["hop"] = await hop.measure(calls=arguments.queries, rounds=arguments.rounds)
-    if arguments.only in (None, "neighbours"):
-        report["neighbours"] = await neighbours.measure(
-            chunks=arguments.chunks, queries=arguments.queries, seconds=arguments.seconds
-        )
-    if arguments.only == "analysis":  # only on request: it needs the extra analysis
-        report["analysis"] = analysis.measure(chunks=arguments.chunks)
-    if arguments.only == "peers":  # only on request: it installs packages
-        report["peers"] = await peers.measure(
-            chunks=arguments.chunks, queries=arguments.queries, rounds=arguments.rounds
-        )
-    if arguments.only == "scale":  # only on request: it takes hours
-        report["scale"] = await scale.measure(
-            sizes=arguments.sizes, queries=arguments.queries, rounds=arguments.rounds
-        )
-    if arguments.only == "growth":  # only on request: it kills processes and takes long
-        report["growth"] = await growth.measure(chunks=arguments.chunks, seconds=arguments.seconds)
+    for name, measure in _measurements(arguments).items():
+        if arguments.only == name or (arguments.only is None and name not in _ON_REQUEST):
+            measured = measure()
+            report[name] = await measured if isawaitable(measured) else measured
     return report
 
 
@@ -50,10 +68,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument(
         "--only",
-        choices=[
-            *("latency", "overhead", "tree", "hop", "neighbours"),
-            *("peers", "scale", "growth", "analysis"),
-        ],
+        choices=(
+            *("latency", "overhead", "tree", "idle", "hop", "neighbours"),
+            *_ON_REQUEST,
+        ),
         help="one of them",
     )
     parser.add_argument("--chunks", type=int, default=20_000, help="chunks to search in")

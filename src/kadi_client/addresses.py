@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from contextlib import suppress
 from urllib.parse import urlsplit, urlunsplit
 
+SOCKET_PATH = "/kadi"
+"""Path of the socket of a broker."""
 _VERSION = re.compile(r"/v\d+$")
 
 
@@ -28,6 +31,19 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def local_url(host: str, port: int) -> str:
+    """Return the URL of a broker for clients on its machine, given the address it listens on.
+
+    An unspecified host is reached over loopback.
+    """
+    with suppress(ValueError):
+        address = ipaddress.ip_address(host)
+        if address.is_unspecified:
+            host = "127.0.0.1" if address.version == 4 else "::1"
+    host = host or "127.0.0.1"
+    return f"ws://{f'[{host}]' if ':' in host else host}:{port}{SOCKET_PATH}"
 
 
 def route_address(url: str, route: str) -> str:

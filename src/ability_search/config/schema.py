@@ -289,7 +289,7 @@ class Files(Group):
         about="Time for a component of the local stack to be ready. Raise it for a slow machine.",
     )
     cache_dir: Path = setting(
-        about="Directory of built and downloaded models.",
+        about="Directory of built and downloaded models, and of the engine's loaded classes.",
         default_text="$XDG_CACHE_HOME/ability-search",
     )
     identity_file: Path = setting(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ipaddress
 import logging
 import math
 import resource
@@ -22,7 +21,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 from websockets.typing import Origin
 
-from kadi_client.addresses import is_loopback
+from kadi_client.addresses import SOCKET_PATH, is_loopback, local_url
 from kadi_client.backoff import Backoff
 from kadi_client.messages import encode
 from kadi_client.sockets import WRITE_BUFFER
@@ -54,7 +53,7 @@ _MOST_AFTER_END = 1024 * 1024
 """Bytes of a message that may arrive in part after the end of a session."""
 _OTHER_FILES = 64
 """Files that the process needs besides its connections."""
-SOCKET_PATHS = ("/kadi", "/")
+SOCKET_PATHS = (SOCKET_PATH, "/")
 HEALTH_PATH = "/health"
 
 
@@ -109,7 +108,7 @@ class Broker:
             write_limit=WRITE_BUFFER,
             logger=log.getChild("websocket"),
         )
-        self.url = _url(host, next(iter(server.sockets)).getsockname()[1])
+        self.url = local_url(host, next(iter(server.sockets)).getsockname()[1])
         log.info("broker is listening at %s", self.url)
         return server
 
@@ -462,13 +461,3 @@ def _claim(session: Session | None, agents: Counter[str | None]) -> float:
     if session is None or session.agent_id is None:
         return math.inf
     return agents[session.agent_id]
-
-
-def _url(host: str, port: int) -> str:
-    """Return the URL for clients on this machine, with loopback for an unspecified address."""
-    with contextlib.suppress(ValueError):
-        address = ipaddress.ip_address(host)
-        if address.is_unspecified:
-            host = "127.0.0.1" if address.version == 4 else "::1"
-    host = host or "127.0.0.1"
-    return f"ws://{f'[{host}]' if ':' in host else host}:{port}{SOCKET_PATHS[0]}"

@@ -94,6 +94,7 @@ class EmbeddedDatabases(Backend):
         max_bytes: Maximum size of an answer as JSON.
         warm_up: Open existing databases and load their vector indexes in the background at the
             start, so that the first call does not wait for it.
+        jvm_options: Further options of the JVM.
         stuck: Called from a thread if no call has ended for two minutes although one was stopped
             that long ago: the engine will not answer any more.
     """
@@ -112,6 +113,7 @@ class EmbeddedDatabases(Backend):
         max_rows: int = MAX_ROWS,
         max_bytes: int = MAX_BYTES,
         warm_up: bool = True,
+        jvm_options: Sequence[str] = (),
         stuck: Callable[[], None] | None = None,
     ) -> None:
         super().__init__(concurrency=workers)
@@ -121,6 +123,7 @@ class EmbeddedDatabases(Backend):
         self._max_rows = max_rows
         self._max_bytes = max_bytes
         self._warm_up = warm_up
+        self._jvm_options = jvm_options
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="arcadedb")
         self._tickets: set[Ticket] = set()
         self._stuck = stuck
@@ -225,7 +228,7 @@ class EmbeddedDatabases(Backend):
                 f"the data directory {self._directory} cannot be created: {exc.strerror}"
             ) from exc
         self._space.prepare()
-        jvm.start(heap_mb=self._heap(), crash_directory=self._directory)
+        jvm.start(heap_mb=self._heap(), crash_directory=self._directory, options=self._jvm_options)
         wrap_classes()
         self._engine = _Engine()
 

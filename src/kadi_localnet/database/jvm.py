@@ -8,7 +8,7 @@ import os
 import sys
 import tempfile
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -93,11 +93,16 @@ def heap_mb_for(needed: int, memory: int | None = None) -> int:
     return usual if needed <= usual else min(int(needed * _GROWTH), most)
 
 
-def start(*, heap_mb: int, crash_directory: Path) -> None:
+def start(*, heap_mb: int, crash_directory: Path, options: Sequence[str] = ()) -> None:
     """Start the JVM unless it is running; its settings cannot be changed afterwards.
 
     Its log goes to standard error from level WARNING. It installs no signal handlers (``-Xrs``),
     so Python handles SIGTERM and SIGINT.
+
+    Args:
+        heap_mb: Maximum size of the heap in MiB.
+        crash_directory: Directory for the report of a crash.
+        options: Further options of the JVM.
 
     Raises:
         DatabaseError: if the JVM does not start, or the engine is older than ``MINIMUM_VERSION``.
@@ -119,6 +124,7 @@ def start(*, heap_mb: int, crash_directory: Path) -> None:
                             f"-Djava.util.logging.config.file={logging_configuration}",
                             "-Darcadedb.installCustomFormatter=false",
                             *_large_pages(),
+                            *options,
                         ],
                     )
             except ArcadeDBError as exc:

@@ -34,6 +34,7 @@ from ability_search.ops.metrics.call_metrics import metered_tools
 from ability_search.ops.metrics.meter import UNMETERED, Meter
 from kadi_client import Identity, serve_stdio
 from kadi_client.provider import Provider
+from kadi_client.slots import FairSlots
 
 if TYPE_CHECKING:
     from kadi_localnet.broker import Broker
@@ -282,11 +283,11 @@ async def open_database(
         except DatabaseError as exc:
             raise ConfigurationError(str(exc)) from exc
         if start is not None:
-            from kadi_localnet.database.jvm import heap_bytes
+            from kadi_localnet.database.class_cache import class_file, kept_classes
 
-            meter.watch(stack_metrics.DATABASE_ENGINE_CALLS, lambda: {(): threads.calls})
-            meter.watch(stack_metrics.DATABASE_HEAP_USED, lambda: {(): heap_bytes()[0]})
-            meter.watch(stack_metrics.DATABASE_HEAP_MAX, lambda: {(): heap_bytes()[1]})
+            classes = class_file(settings.files.cache_dir)
+            await stack.enter_async_context(kept_classes(classes))
+            _watch_engine(meter, threads)
         counts = backend.counts
         meter.watch(
             stack_metrics.DATABASE_STATEMENTS,
@@ -303,6 +304,15 @@ async def open_database(
         )
         await stack.enter_async_context(connection)
         yield Component({"address": address}, connection)
+
+
+def _watch_engine(meter: Meter, threads: FairSlots) -> None:
+    """Measure the calls and the heap of the embedded engine."""
+    from kadi_localnet.database.jvm import heap_bytes
+
+    meter.watch(stack_metrics.DATABASE_ENGINE_CALLS, lambda: {(): threads.calls})
+    meter.watch(stack_metrics.DATABASE_HEAP_USED, lambda: {(): heap_bytes()[0]})
+    meter.watch(stack_metrics.DATABASE_HEAP_MAX, lambda: {(): heap_bytes()[1]})
 
 
 def _own_identity(settings: Settings) -> AbstractContextManager[None]:
@@ -335,6 +345,7 @@ def _backend(settings: Settings) -> tuple[Backend, str]:
             spread_reads=arcadedb.spread_reads,
         )
         return databases, shown
+    from kadi_localnet.database.class_cache import class_file, class_options
     from kadi_localnet.database.embedded import EmbeddedDatabases
 
     directory = settings.files.data_dir / "databases"
@@ -343,6 +354,7 @@ def _backend(settings: Settings) -> tuple[Backend, str]:
         directory,
         heap_mb=heap,
         max_bytes=settings.limits.message_bytes,
+        jvm_options=class_options(class_file(settings.files.cache_dir)),
         stuck=lambda: os._exit(_STUCK),
     )
     return embedded, str(directory)

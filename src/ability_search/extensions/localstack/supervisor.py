@@ -54,6 +54,7 @@ from ability_search.network import client_connection
 from ability_search.ops.locks import lock, replace_file
 from ability_search.tools.table import all_tools
 from kadi_client import Identity, KadiError, NotConnected
+from kadi_client.addresses import local_url
 
 _VISIBLE_SECONDS = 20.0
 _POLL_SECONDS = 0.1
@@ -109,7 +110,10 @@ class Stack:
         )
 
     async def start(self) -> RunningStack:
-        """Start the components at once, the broker first; wait until the broker lists their tools.
+        """Start the components at once; wait until the broker lists their tools.
+
+        All wait for a broker of which the system chooses the port. The models always do, since
+        they start as fast as a broker.
 
         Raises:
             ComponentFailed: if a component does not start.
@@ -120,12 +124,19 @@ class Stack:
             for name in self._plan.of("backplane"):
                 details = await self._child(name).start()
                 self._backplane = {"SEARCH_LOCAL_BROKER_BACKPLANE": str(details["url"])}
-            brokers = await self._start(self._plan.of("broker"))
-            self._urls = [str(each["url"]) for each in brokers] or self._urls
+            brokers = [self._child(name) for name in self._plan.of("broker")]
+            ports = [self._plan.ports[each.name] for each in brokers]
+            host = self._plan.settings.of(LocalBroker).host
             async with asyncio.TaskGroup() as group:
+                starting = [group.create_task(each.start()) for each in brokers]
+                if all(ports):
+                    self._urls = [local_url(host, port) for port in ports if port] or self._urls
+                else:
+                    self._urls = [str((await each)["url"]) for each in starting]
                 for name in self._plan.ports:
                     if kind_of(name) not in first:
                         group.create_task(self._child(name).start())
+                await asyncio.gather(*starting)
                 # Only the workers wait for another component: their settings name its model.
                 for served in await self._start(self._plan.of("models")):
                     self._worker_environ = self._embedding(served["models"])

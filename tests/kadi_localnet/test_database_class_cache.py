@@ -1,0 +1,54 @@
+"""The classes of the engine in a file."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kadi_localnet.database.class_cache import class_file, class_options, write_classes
+
+PROGRAM = """
+import asyncio, sys
+from pathlib import Path
+from kadi_localnet.database.embedded import EmbeddedDatabases
+
+async def main(directory, *options):
+    async with EmbeddedDatabases(Path(directory), heap_mb=256, jvm_options=options) as databases:
+        print(await databases.databases(timeout=60))
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+def started(directory: Path, *options: str) -> str:
+    """What a process with the engine prints."""
+    command = [sys.executable, "-c", PROGRAM, str(directory), *options]
+    done = subprocess.run(command, capture_output=True, check=True, text=True, timeout=120)
+    return done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.engine
+async def test_the_engine_starts_with_classes_from_the_file(tmp_path: Path) -> None:
+    file = class_file(tmp_path / "cache")
+    assert class_options(file) == ()
+    old = file.with_name("engine-1-0.classes")
+    old.parent.mkdir()
+    old.touch()
+    await write_classes(file)
+    assert list(file.parent.iterdir()) == [file]
+    log = tmp_path / "loaded"
+    options = (*class_options(file), f"-Xlog:class+load:file={log}")
+    assert started(tmp_path / "data", *options) == "[]\n"
+    sources = [line.partition("source: ")[2] for line in log.read_text("utf-8").splitlines()]
+    assert sources.count("shared objects file") > 0.9 * len(sources)
+
+
+@pytest.mark.engine
+def test_the_engine_starts_without_a_file_that_is_damaged(tmp_path: Path) -> None:
+    file = class_file(tmp_path)
+    file.write_bytes(b"damaged")
+    assert started(tmp_path / "data", *class_options(file)) == "[]\n"
