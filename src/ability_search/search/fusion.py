@@ -9,7 +9,7 @@ only ranks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from math import inf, isfinite, nan
 from typing import Any, Final, NamedTuple
@@ -128,10 +128,11 @@ def fuse(candidates: Candidates) -> None:
     total = sum(weights.values())
     candidates.weights = {by: weight / total for by, weight in weights.items()}
     shares = _shares(arms, candidates)
-    scores = np.sum([np.zeros(len(every)), *shares.values()], axis=0).clip(max=1.0)
+    scores = np.minimum(sum(shares.values(), np.zeros(len(every))), 1.0)
+    explain = candidates.query.asked.explain
     for place, (item, score) in enumerate(zip(every, scores.tolist(), strict=True)):
         item.fused = item.score = score
-        if candidates.query.asked.explain:
+        if explain:
             item.trace["fusion"] = {
                 "method": method_of(candidates),
                 "score": score,
@@ -277,6 +278,9 @@ def _forget_deeper(item: Candidate, known: Sequence[str]) -> None:
 
     All candidates have the scores of ``known`` retrievers.
     """
+    deepest = max(item.ranks.values(), default=0)
+    if deepest <= item.depth:
+        return
     for name in [name for name, rank in item.ranks.items() if rank > item.depth]:
         del item.ranks[name]
         if name not in known:
@@ -285,13 +289,13 @@ def _forget_deeper(item: Candidate, known: Sequence[str]) -> None:
 
 def _arm(by: Retriever, every: Sequence[Candidate], candidates: Candidates) -> Arm:
     names = candidates.request.names(by)
-    ranks = [_of_any(names, item.ranks, min, inf) for item in every]
+    ranks = [min(_known(names, item.ranks), default=inf) for item in every]
     if by == "semantic":
         cosines = [nan if item.semantic is None else item.semantic for item in every]
         return Arm(nearness(cosines, candidates.collection), np.array(ranks))
     terms = candidates.request.terms
     assert terms is not None
-    raw = [_of_any(names, item.values, max, item.columns.get(BM25) or 0.0) for item in every]
+    raw = [max(_known(names, item.values), default=item.columns.get(BM25) or 0.0) for item in every]
     return Arm(terms.normalized(raw), np.array(ranks))
 
 
@@ -300,14 +304,8 @@ def _first_block(every: Sequence[Candidate]) -> int:
     return sum(item.depth == every[0].depth for item in every)
 
 
-def _of_any(
-    names: Sequence[str],
-    values: Mapping[str, float],
-    best: Callable[[Sequence[float]], float],
-    default: float,
-) -> float:
-    found = [values[name] for name in names if name in values]
-    return best(found) if found else default
+def _known(names: Sequence[str], values: Mapping[str, float]) -> list[float]:
+    return [values[name] for name in names if name in values]
 
 
 def _shares(arms: Mapping[str, Arm], candidates: Candidates) -> dict[str, Floats]:
