@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from math import inf, isfinite, nan
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -43,7 +44,8 @@ class Arm(NamedTuple):
 
     Attributes:
         scores: In [0, 1], shape (n,).
-        ranks: From 1, infinite for candidates that it did not return, shape (n,).
+        ranks: From 1, infinite for candidates that it did not return, shape (n,); empty if they
+            neither count nor are explained.
     """
 
     scores: Floats
@@ -117,7 +119,7 @@ def fuse(candidates: Candidates) -> None:
         for name in candidates.request.names(by)
     }
     counted = [item for item in candidates.found if not item.ranks.keys() <= ignored]
-    every = sorted(counted, key=lambda item: (item.depth, item.chunk_id))
+    every = sorted(counted, key=attrgetter("depth", "chunk_id"))
     arms: dict[str, Arm] = {
         by: _arm(by, every, candidates) for by in candidates.request.retrievers if by in weights
     }
@@ -140,7 +142,7 @@ def fuse(candidates: Candidates) -> None:
             }
     if method_of(candidates) == "convex":
         candidates.relevance = round(float(scores.max(initial=0.0)), 3)
-    by_depth = groupby(every, key=lambda item: item.depth)
+    by_depth = groupby(every, key=attrgetter("depth"))
     candidates.blocks = fold_kinds([list(block) for _, block in by_depth])
 
 
@@ -278,9 +280,6 @@ def _forget_deeper(item: Candidate, known: Sequence[str]) -> None:
 
     All candidates have the scores of ``known`` retrievers.
     """
-    deepest = max(item.ranks.values(), default=0)
-    if deepest <= item.depth:
-        return
     for name in [name for name, rank in item.ranks.items() if rank > item.depth]:
         del item.ranks[name]
         if name not in known:
@@ -289,7 +288,9 @@ def _forget_deeper(item: Candidate, known: Sequence[str]) -> None:
 
 def _arm(by: Retriever, every: Sequence[Candidate], candidates: Candidates) -> Arm:
     names = candidates.request.names(by)
-    ranks = [min(_known(names, item.ranks), default=inf) for item in every]
+    ranks: list[float] = []
+    if candidates.query.asked.explain or method_of(candidates) != "convex":
+        ranks = [min(_known(names, item.ranks), default=inf) for item in every]
     if by == "semantic":
         cosines = [nan if item.semantic is None else item.semantic for item in every]
         return Arm(nearness(cosines, candidates.collection), np.array(ranks))
