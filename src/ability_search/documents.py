@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -90,6 +91,7 @@ class Document:
         return not stored and not self.content.removeprefix("\ufeff").strip()
 
 
+@lru_cache(maxsize=1 << 12)  # those of texts that were indexed together are equal
 def instant(milliseconds: int) -> str:
     """Format epoch milliseconds as RFC 3339 in UTC, with milliseconds."""
     moment = datetime.fromtimestamp(milliseconds / 1000, tz=UTC)

@@ -6,6 +6,7 @@ import base64
 import binascii
 import hashlib
 import os
+from functools import lru_cache
 from pathlib import Path
 
 from cryptography.exceptions import InvalidSignature
@@ -111,6 +112,7 @@ class Identity:
         return f"Identity({self.agent_id})"
 
 
+@lru_cache(maxsize=1024)  # asked for at every call of a tool
 def agent_id(public_key: str) -> str:
     """Return the first 16 hex digits of SHA-256 over the base64 text of a public key.
 

@@ -149,9 +149,8 @@ class RemoteEmbedder(ModelClient):
             return np.zeros((0, 0), dtype=np.float32)
         known = [self._refused.get(model, text) for text in texts]
         sent = [text for text, row in zip(texts, known, strict=True) if row is None]
-        runs = batches(
-            sent, text_bytes, most=self._most(model), most_bytes=self._settings.batch_bytes
-        )
+        largest = self._settings.batch_bytes
+        runs = list(batches(sent, text_bytes, most=self._most(model), most_bytes=largest))
         slots = asyncio.Semaphore(self._settings.concurrency)
         call = _Call(timeout)
 
@@ -159,12 +158,16 @@ class RemoteEmbedder(ModelClient):
             async with slots:
                 return await self._rows(model, run, call)
 
-        try:
-            async with asyncio.TaskGroup() as group:
-                parts = [group.create_task(in_turn(run)) for run in runs]
-        except ExceptionGroup as failures:
-            raise first_failure(failures) from failures
-        rows = iter([row for part in parts for row in part.result()])
+        if len(runs) == 1:  # that of a query, which needs no task
+            parts = [await self._rows(model, runs[0], call)]
+        else:
+            try:
+                async with asyncio.TaskGroup() as group:
+                    tasks = [group.create_task(in_turn(run)) for run in runs]
+            except ExceptionGroup as failures:
+                raise first_failure(failures) from failures
+            parts = [task.result() for task in tasks]
+        rows = iter([row for part in parts for row in part])
         joined = [next(rows) if row is None else row for row in known]
         return await self._joined(model, joined, call)
 

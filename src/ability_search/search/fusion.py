@@ -9,9 +9,10 @@ only ranks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from math import inf, isfinite, nan
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -43,7 +44,8 @@ class Arm(NamedTuple):
 
     Attributes:
         scores: In [0, 1], shape (n,).
-        ranks: From 1, infinite for candidates that it did not return, shape (n,).
+        ranks: From 1, infinite for candidates that it did not return, shape (n,); empty if they
+            neither count nor are explained.
     """
 
     scores: Floats
@@ -117,7 +119,7 @@ def fuse(candidates: Candidates) -> None:
         for name in candidates.request.names(by)
     }
     counted = [item for item in candidates.found if not item.ranks.keys() <= ignored]
-    every = sorted(counted, key=lambda item: (item.depth, item.chunk_id))
+    every = sorted(counted, key=attrgetter("depth", "chunk_id"))
     arms: dict[str, Arm] = {
         by: _arm(by, every, candidates) for by in candidates.request.retrievers if by in weights
     }
@@ -128,10 +130,11 @@ def fuse(candidates: Candidates) -> None:
     total = sum(weights.values())
     candidates.weights = {by: weight / total for by, weight in weights.items()}
     shares = _shares(arms, candidates)
-    scores = np.sum([np.zeros(len(every)), *shares.values()], axis=0).clip(max=1.0)
+    scores = np.minimum(sum(shares.values(), np.zeros(len(every))), 1.0)
+    explain = candidates.query.asked.explain
     for place, (item, score) in enumerate(zip(every, scores.tolist(), strict=True)):
         item.fused = item.score = score
-        if candidates.query.asked.explain:
+        if explain:
             item.trace["fusion"] = {
                 "method": method_of(candidates),
                 "score": score,
@@ -139,7 +142,7 @@ def fuse(candidates: Candidates) -> None:
             }
     if method_of(candidates) == "convex":
         candidates.relevance = round(float(scores.max(initial=0.0)), 3)
-    by_depth = groupby(every, key=lambda item: item.depth)
+    by_depth = groupby(every, key=attrgetter("depth"))
     candidates.blocks = fold_kinds([list(block) for _, block in by_depth])
 
 
@@ -285,13 +288,15 @@ def _forget_deeper(item: Candidate, known: Sequence[str]) -> None:
 
 def _arm(by: Retriever, every: Sequence[Candidate], candidates: Candidates) -> Arm:
     names = candidates.request.names(by)
-    ranks = [_of_any(names, item.ranks, min, inf) for item in every]
+    ranks: list[float] = []
+    if candidates.query.asked.explain or method_of(candidates) != "convex":
+        ranks = [min(_known(names, item.ranks), default=inf) for item in every]
     if by == "semantic":
         cosines = [nan if item.semantic is None else item.semantic for item in every]
         return Arm(nearness(cosines, candidates.collection), np.array(ranks))
     terms = candidates.request.terms
     assert terms is not None
-    raw = [_of_any(names, item.values, max, item.columns.get(BM25) or 0.0) for item in every]
+    raw = [max(_known(names, item.values), default=item.columns.get(BM25) or 0.0) for item in every]
     return Arm(terms.normalized(raw), np.array(ranks))
 
 
@@ -300,14 +305,8 @@ def _first_block(every: Sequence[Candidate]) -> int:
     return sum(item.depth == every[0].depth for item in every)
 
 
-def _of_any(
-    names: Sequence[str],
-    values: Mapping[str, float],
-    best: Callable[[Sequence[float]], float],
-    default: float,
-) -> float:
-    found = [values[name] for name in names if name in values]
-    return best(found) if found else default
+def _known(names: Sequence[str], values: Mapping[str, float]) -> list[float]:
+    return [values[name] for name in names if name in values]
 
 
 def _shares(arms: Mapping[str, Arm], candidates: Candidates) -> dict[str, Floats]:

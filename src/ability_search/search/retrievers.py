@@ -238,12 +238,12 @@ def pooled(lists: Lists, collection: Collection, depths: Sequence[int]) -> list[
     for name, rows in lists.items():
         for rank, row in enumerate(rows, start=1):
             depth = depths[min(bisect_left(depths, rank), len(depths) - 1)]
-            found = candidate_of(row, collection, depth=depth)
             candidate = pool.get(row.chunk_id)
             if candidate is None or candidate.handle != row.handle:
-                candidate = pool[row.chunk_id] = found
-            else:
-                candidate.reach(found)
+                candidate = candidate_of(row, collection, depth=depth)
+                pool[row.chunk_id] = candidate
+            elif candidate.columns is not row.columns or depth < candidate.depth:
+                candidate.reach(candidate_of(row, collection, depth=depth))
             candidate.ranks[name] = rank
             candidate.values[name] = row.score
     return list(pool.values())

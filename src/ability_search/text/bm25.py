@@ -217,17 +217,20 @@ def terms_in_fields(
     if not counts or not fields:
         return QueryTerms((), (), 0.0)
     ids = {field: term_ids(field, tuple(counts)) for field in {CONTENT, *fields}}
-    counted = [statistics.document_frequencies(ids[field]) for field in ids.keys() - {CONTEXT}]
-    frequencies = np.stack(counted).max(axis=0)
+    counted = np.stack([ids[field] for field in ids.keys() - {CONTEXT}])
+    frequencies = statistics.document_frequencies(counted).max(axis=0)
     repeated = np.fromiter(counts.values(), np.float64, len(counts))
     weights = inverse_document_frequency(frequencies, statistics.chunks)
     weights *= repeated
     kept = np.lexsort((-weights, frequencies == 0))[:QUERY_TERMS_LIMIT]
-    scaled = weights[kept] * np.array(list(fields.values()))[:, None]
-    chosen, chosen_weights = _merged([ids[field][kept] for field in fields], list(scaled))
-    return QueryTerms(
-        tuple(chosen.tolist()), tuple(chosen_weights.tolist()), float(weights[kept].sum())
-    )
+    weights = weights[kept]
+    chosen: dict[int, float] = {}
+    for field, share in fields.items():
+        scaled = (weights * share).astype(np.float32).tolist()
+        for id_, weight in zip(ids[field][kept].tolist(), scaled, strict=True):
+            chosen[id_] = max(weight, chosen.get(id_, 0.0))
+    ordered = sorted(chosen)
+    return QueryTerms(tuple(ordered), tuple(map(chosen.__getitem__, ordered)), float(weights.sum()))
 
 
 def joined(own: QueryTerms, further: QueryTerms, *, weight: float) -> QueryTerms:

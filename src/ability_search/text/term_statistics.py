@@ -74,11 +74,11 @@ class TermStatistics:
         return self.length / self.chunks if self.chunks else 0.0
 
     def document_frequencies(self, ids: TermIds) -> Counts:
-        """Return the number of chunks that contain each of ``ids``, in their order."""
+        """Return the number of chunks that contain each of ``ids``, shape as ``ids``."""
         if not len(self.ids):
-            return np.zeros(len(ids), np.int32)
-        at = np.minimum(np.searchsorted(self.ids, ids), len(self.ids) - 1)
-        return np.where(self.ids[at] == ids, self.counts[at], 0).astype(np.int32)
+            return np.zeros_like(ids)
+        at = np.minimum(self.ids.searchsorted(ids), len(self.ids) - 1)
+        return np.where(self.ids[at] == ids, self.counts[at], np.int32(0))
 
     def merged(self, others: Sequence[TermStatistics]) -> TermStatistics:
         """Return the counts of these chunks and those of ``others`` together."""

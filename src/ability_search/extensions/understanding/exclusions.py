@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final, NamedTuple
 
 from ability_search.extensions.understanding.exclusion_forms import ALL_FORMS, GERUNDS, Form, Kind
@@ -217,8 +218,14 @@ class _Sentence:
 
     def __init__(self, plain: str) -> None:
         self.plain = plain
-        self.chosen = is_request(plain) or _KINDS.search(plain) is not None
-        self.statement = is_statement(plain)
+
+    @cached_property
+    def chosen(self) -> bool:
+        return is_request(self.plain) or _KINDS.search(self.plain) is not None
+
+    @cached_property
+    def statement(self) -> bool:
+        return is_statement(self.plain)
 
     def stretch(self, form: Form, match: re.Match[str]) -> _Stretch | None:
         """Return the exclusion of a form; ``None`` if it excludes nothing there."""
