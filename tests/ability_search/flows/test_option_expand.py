@@ -197,7 +197,7 @@ async def test_it_is_one_read_beside_that_of_the_hits(library: Network) -> None:
         library.calls.clear()
         await hits_of(library, expand=expand)
         asked = [given.get("query", "") for _, given in library.calls]
-        assert sum("chunkId IN :a0" in query for query in asked) == reads
+        assert sum("chunkId IN :p" in query for query in asked) == reads
 
 
 async def test_contexts_from_several_collections(library: Network) -> None:
@@ -235,7 +235,7 @@ async def test_it_explains_what_was_merged(library: Network) -> None:
 @pytest.mark.engine
 async def test_if_it_cannot_be_read_the_hits_stay(library: Network) -> None:
     def fault(tool: str, given: Any) -> Any:
-        if tool == "arcade-query" and "chunkId IN :a0" in given["query"]:
+        if tool == "arcade-query" and "chunkId IN :p" in given["query"]:
             return {"success": False, "error": "no"}
         return None
 
