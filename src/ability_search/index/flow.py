@@ -42,6 +42,9 @@ _CHARACTERS = 10
 """Characters whose chunking takes as long as the work on a candidate of a query."""
 _LINGER = 1.0
 """Seconds that a finished document waits for others to share a transaction."""
+_ENOUGH = 100
+"""Chunks that wait for no others: the next ones are prepared while these are written. A transaction
+of as many costs hardly more than its share of a larger one."""
 
 
 class Flow:
@@ -255,12 +258,17 @@ class Flow:
             await self._store(holders)
 
     async def _group(self, first: Prepared) -> tuple[list[Prepared], bool]:
-        """Return documents to store together; and False if they are the last ones."""
+        """Return documents to store together; and False if they are the last ones.
+
+        All that were finished while the previous group was written are among them.
+        """
         group, chunks, size = [first], first.chunks, prepared_bytes(first)
         most, most_bytes = self._database.write_group_chunks, self._database.write_group_bytes
         try:
             async with asyncio.timeout(0 if self._ending else _LINGER):
                 while chunks < most and size < most_bytes:
+                    if chunks >= _ENOUGH and self._finished.empty():
+                        break
                     following = await self._finished.get()
                     if following is None:
                         return group, False

@@ -82,9 +82,10 @@ class Analyzer:
         A whole precedes its parts. Text without words, numbers or symbols has no terms.
         """
         found: list[str] = []
+        cached = self._cached
         # Pieces never cross whitespace, so that the terms of a word can be cached.
         for word in text.split():
-            found += self._cached(word) if len(word) <= _CACHED_LENGTH else self._of_word(word)
+            found += cached(word) if len(word) <= _CACHED_LENGTH else self._of_word(word)
         return found
 
     def query_terms(self, text: str) -> list[str]:

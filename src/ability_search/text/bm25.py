@@ -32,6 +32,7 @@ from ability_search.text.term_ids import (
     TermIds,
     are_of_content,
     content_places,
+    term_id,
     term_ids,
 )
 from ability_search.text.term_statistics import TermStatistics
@@ -98,22 +99,24 @@ def document_vector(
     Returns:
         Shape (n,) both, the weights in (0, k1 + 1]; empty if no field has terms.
     """
+    # In plain Python: of the few terms of a chunk, each call of numpy costs more than they do.
     counts = {name: Counter(terms) for name, terms in fields.items()}
     content, title = counts.get(CONTENT, Counter()), counts.get(TITLE, Counter())
     length = counted_length(title=title.total(), content=content.total())
-    ids: list[TermIds] = []
-    weights: list[Floats] = []
+    heaviest: dict[int, float] = {}
     for name, counted in counts.items():
-        ids.append(term_ids(name, tuple(counted)))
-        frequencies = np.fromiter(counted.values(), np.float64, len(counted))
         own = length if name in (CONTENT, TITLE) else None
         saturation = _saturation(own, average_length, k1, b)
-        if name == TITLE:
-            within = np.array([content[term] for term in counted], np.float64)
-            weights.append(_added(within, within + TITLE_COUNT * frequencies, saturation, k1))
-        else:
-            weights.append(_saturated(frequencies, saturation, k1))
-    return _merged(ids, weights)
+        for term, count in counted.items():
+            within = content[term] if name == TITLE else 0
+            count = within + TITLE_COUNT * count if name == TITLE else count
+            weight = count * (k1 + 1) / (count + saturation)
+            if within:
+                weight = max(weight - within * (k1 + 1) / (within + saturation), _LEAST)
+            id_ = term_id(name, term)
+            heaviest[id_] = max(weight, heaviest.get(id_, 0.0))
+    ids = sorted(heaviest)
+    return np.array(ids, np.int32), np.array([heaviest[id_] for id_ in ids], np.float32)
 
 
 def reweighted(

@@ -68,13 +68,38 @@ class EstimatedTokens:
 
     def count(self, text: str) -> int:
         """Return the estimated number of tokens of ``text``."""
-        return int(_weights(text).sum())
+        return int(_weights_by_word(text).sum())
 
     def cumulative(self, text: str) -> Cumulative:
         """Return the estimated number of tokens before each character of ``text``."""
         result = np.zeros(len(text) + 1, dtype=np.int32)
-        np.cumsum(_weights(text), out=result[1:])
+        np.cumsum(_weights_by_word(text), out=result[1:])
         return result
+
+
+_WORD = re.compile(r"\s+|\S+\s*")
+_BETWEEN = "\0"
+"""A character that does not change the weights of those beside it."""
+_seen: dict[str, bytes] = {}
+"""Weights of words with the whitespace after them, which do not depend on what is beside them."""
+
+
+def _weights_by_word(text: str) -> npt.NDArray[np.uint8]:
+    """Return :func:`_weights`; in a text that is not long, those of words seen before by lookup."""
+    if len(text) > _LONG:
+        return _weights(text).astype(np.uint8)
+    words = _WORD.findall(text)
+    found = {word: _seen.get(word, b"") for word in words}
+    unseen = [word for word, weights in found.items() if not weights]
+    if unseen:
+        every, start = _weights(_BETWEEN.join(unseen)).astype(np.uint8).tobytes(), 0
+        for word in unseen:
+            found[word] = every[start : start + len(word)]
+            start += len(word) + len(_BETWEEN)
+        if len(_seen) + len(unseen) > _CACHED_WORDS:
+            _seen.clear()
+        _seen.update((word, found[word]) for word in unseen if len(word) <= _CACHED_LENGTH)
+    return np.frombuffer(b"".join([found[word] for word in words]), np.uint8)
 
 
 def _weights(text: str) -> npt.NDArray[np.int32]:

@@ -170,6 +170,22 @@ async def test_groups_are_closed_by_chunks_and_by_bytes() -> None:
     assert {len(group) for group in by_bytes.groups} == {1}
 
 
+async def test_what_is_finished_during_a_write_is_the_next_group() -> None:
+    stages = Stages()
+    written = stages.write
+
+    async def slow(group: Sequence[Prepared]) -> None:
+        for _ in range(1000):
+            await asyncio.sleep(0)
+        await written(group)
+
+    stages.write = slow  # type: ignore[method-assign]
+    await stages.run(*(f"a{n}" for n in range(500)), batch_texts=64, group_chunks=500)
+    first, *others = map(len, stages.groups)
+    assert 100 <= first < 200
+    assert others == [500 - first]
+
+
 async def test_many_documents_begin_and_end_with_small_batches() -> None:
     stages = Stages()
     await stages.run(*(f"a{n}" for n in range(300)), batch_texts=64, group_chunks=500)

@@ -93,9 +93,7 @@ def test_no_terms_give_an_empty_vector(fields: dict[str, list[str]]) -> None:
 
 
 def test_terms_with_the_same_id_keep_the_greater_weight(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "ability_search.text.bm25.term_ids", lambda _, terms: np.full(len(terms), 7, np.int32)
-    )
+    monkeypatch.setattr("ability_search.text.bm25.term_id", lambda _field, _term: 7)
     ids, weights = document_vector({CONTENT: ["a", "b", "b"]}, average_length=3)
     assert ids.tolist() == [7]
     assert weights.tolist() == pytest.approx([2 * 2.2 / 3.2])

@@ -66,6 +66,14 @@ def test_the_estimate_is_near_the_true_count_and_seldom_below(
     assert 0.97 * true <= EstimatedTokens().count(text) <= 1.5 * true
 
 
+@given(st.text(alphabet="aZ9 \t\n.-_가漢éA\ud800\0🙂b1", max_size=80))
+def test_a_word_has_the_weight_that_it_has_alone(text: str) -> None:
+    counter = EstimatedTokens()
+    again = [counter.cumulative(text).tolist() for _ in range(2)]
+    whole = token_counter._weights(text).cumsum().tolist()
+    assert again == [[0, *whole]] * 2
+
+
 def test_a_chinese_character_is_about_one_token() -> None:
     assert EstimatedTokens().count("数据库搜索") == 5
 

@@ -21,7 +21,8 @@ from ability_search.extensions.understanding.time_words import Tokens, tokens_of
 PERIODS_LIMIT: Final = 64
 _MAX_DATE_LENGTH = 40
 """Maximum length of a metadata value that is read for dates, in characters."""
-_YEAR = re.compile(r"(?<!\d)[12]\d{3}(?!\d)", re.ASCII)
+_YEAR = re.compile(r"[12]\d{3}(?<!\d\d{4})(?!\d)", re.ASCII)
+"""Begins with its digits, which the search for them skips to."""
 _CONNECTOR = re.compile(r" ?[-–—ju] ?(?:t )?")
 _AND = re.compile(r" ?& ?(?:t )?")
 _BETWEEN = re.compile(r"< (?:t )?$")
