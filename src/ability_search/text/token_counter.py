@@ -73,7 +73,7 @@ class EstimatedTokens:
     def cumulative(self, text: str) -> Cumulative:
         """Return the estimated number of tokens before each character of ``text``."""
         result = np.zeros(len(text) + 1, dtype=np.int32)
-        np.cumsum(_weights_by_word(text), out=result[1:])
+        np.add.accumulate(_weights_by_word(text), dtype=np.int32, out=result[1:])
         return result
 
 
@@ -89,17 +89,20 @@ def _weights_by_word(text: str) -> npt.NDArray[np.uint8]:
     if len(text) > _LONG:
         return _weights(text).astype(np.uint8)
     words = _WORD.findall(text)
-    found = {word: _seen.get(word, b"") for word in words}
-    unseen = [word for word, weights in found.items() if not weights]
-    if unseen:
-        every, start = _weights(_BETWEEN.join(unseen)).astype(np.uint8).tobytes(), 0
-        for word in unseen:
-            found[word] = every[start : start + len(word)]
-            start += len(word) + len(_BETWEEN)
-        if len(_seen) + len(unseen) > _CACHED_WORDS:
+    found = list(map(_seen.get, words))
+    if None in found:
+        places = [place for place, weights in enumerate(found) if weights is None]
+        unseen = _BETWEEN.join([words[place] for place in places])
+        every, start = _weights(unseen).astype(np.uint8).tobytes(), 0
+        if len(_seen) + len(places) > _CACHED_WORDS:
             _seen.clear()
-        _seen.update((word, found[word]) for word in unseen if len(word) <= _CACHED_LENGTH)
-    return np.frombuffer(b"".join([found[word] for word in words]), np.uint8)
+        for place in places:
+            word = words[place]
+            found[place] = weights = every[start : start + len(word)]
+            start += len(word) + len(_BETWEEN)
+            if len(word) <= _CACHED_LENGTH:
+                _seen[word] = weights
+    return np.frombuffer(b"".join(filter(None, found)), np.uint8)
 
 
 def _weights(text: str) -> npt.NDArray[np.int32]:
