@@ -24,7 +24,7 @@ import msgspec
 from kadi_client.backoff import Backoff
 from kadi_client.messages import Raw, encode
 from kadi_localnet.database.index_use import IndexUse, Use
-from kadi_localnet.database.search_input import IndexSearch
+from kadi_localnet.database.search_input import IndexSearch, Numbers
 
 T = TypeVar("T")
 
@@ -58,11 +58,16 @@ class Conflict(DatabaseError):
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A statement or script; ``params`` are named (a mapping) or positional (a sequence)."""
+    """A statement or script; ``params`` are named (a mapping) or positional (a sequence).
+
+    Where indexes are searched, it may have further columns of params that are lists of rows.
+    """
 
     text: str
     language: str = "sql"
     params: Mapping[str, Any] | Sequence[Any] | None = None
+    numbers: Mapping[str, Mapping[str, Numbers]] | None = None
+    """By param and column."""
 
     @property
     def is_script(self) -> bool:

@@ -21,6 +21,7 @@ from kadi_localnet.database.backend import (
     too_many_bytes,
     too_many_rows,
 )
+from kadi_localnet.database.search_input import Numbers
 
 SHORTEST_VECTOR = 8
 """Shorter lists of numbers are not converted to arrays."""
@@ -42,18 +43,43 @@ class Parameters:
         self._map = jpype.JClass("java.util.Map")
         self._float_array = jpype.JArray(jpype.JFloat)
         self._object_array = jpype.JArray(jpype.JObject)
+        self._arrays = {
+            "float": (self._float_array, "<f4"),
+            "integer": (jpype.JArray(jpype.JInt), "<i4"),
+        }
 
-    def to_java(self, params: Mapping[str, Any] | Sequence[Any]) -> Any:
+    def to_java(
+        self,
+        params: Mapping[str, Any] | Sequence[Any],
+        numbers: Mapping[str, Mapping[str, Numbers]] | None = None,
+    ) -> Any:
         """Return a Java map of named parameters, or an ``Object[]`` of positional ones.
+
+        Args:
+            params: The parameters.
+            numbers: Further columns of named ones that are lists of rows, by name and column.
 
         Raises:
             DatabaseError: if a value cannot be represented in JSON.
         """
         if isinstance(params, Mapping):
-            return jpype.JObject(self._to_map(params), self._map)
+            result = self._to_map(params)
+            for name, columns in (numbers or {}).items():
+                self._add(list(result.get(name)), columns)
+            return jpype.JObject(result, self._map)
         names = [str(position) for position in range(len(params))]
         values = self._to_map(dict(zip(names, params, strict=True)))
         return self._object_array([values.get(name) for name in names])
+
+    def _add(self, rows: Sequence[Any], columns: Mapping[str, Numbers]) -> None:
+        """Add columns to rows."""
+        for name, column in columns.items():
+            array, type_ = self._arrays[column.type]
+            values, start = np.frombuffer(column.block, type_), 0
+            for row, length in zip(rows, column.lengths, strict=True):
+                if length is not None:
+                    row.put(name, array(values[start : start + length]))
+                    start += length
 
     def _to_map(self, params: Mapping[str, Any]) -> Any:
         vectors: list[tuple[list[Any], str, Any]] = []

@@ -320,7 +320,8 @@ class EmbeddedDatabases(Backend):
     def _results(self, execute: Callable[..., Any], statement: Statement) -> Any:
         given = []
         if statement.params:
-            given.append(self._running_engine().parameters.to_java(statement.params))
+            to_java = self._running_engine().parameters.to_java
+            given.append(to_java(statement.params, statement.numbers))
         return execute(statement.language, statement.text, *given)
 
     @contextmanager

@@ -1,8 +1,8 @@
-"""The input of a search of indexes."""
+"""The input of a search of indexes, and columns of numbers."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,24 @@ _MOST = 1_000_000
 
 Text = Annotated[str, Field(min_length=1)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+
+
+class Numbers(BaseModel):
+    """A column of rows: an array of numbers in each row that has one."""
+
+    type: Literal["float", "integer"]
+    block: Base64Bytes = Field(description="All arrays, as float32 or int32, in base64.")
+    lengths: list[Annotated[int, Field(ge=0)] | None] = Field(
+        description="Of the array of each row; null for none."
+    )
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if len(self.block) != _FLOAT.itemsize * sum(filter(None, self.lengths)):
+            raise ValueError("a block needs four bytes for each number")
+        if self.type == "float" and not np.isfinite(np.frombuffer(self.block, _FLOAT)).all():
+            raise ValueError("a block needs finite numbers")
+        return self
 
 
 class Compared(BaseModel):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, Field, ValidationError
@@ -13,7 +14,7 @@ from kadi_client.context import incident
 from kadi_client.slots import FairSlots, Full
 from kadi_client.tools import Call, Tool, validation_text
 from kadi_localnet.database.backend import LANGUAGES, Backend, DatabaseError, Rows, Statement
-from kadi_localnet.database.search_input import IndexSearch, Name, Text
+from kadi_localnet.database.search_input import IndexSearch, Name, Numbers, Text
 
 T = TypeVar("T")
 
@@ -84,6 +85,28 @@ class CommandInput(BatchCommand):
     database: Name
 
 
+class NumbersInput(CommandInput):
+    """A write with blocks of numbers."""
+
+    numbers: dict[str, dict[str, Numbers]] | None = Field(
+        None, description="Further columns of params that are arrays of objects, by param."
+    )
+
+    def statement(self, text: str) -> Statement:
+        """Return ``text`` as a statement.
+
+        Raises:
+            DatabaseError: if the language is not allowed, or the rows are others than the params'.
+        """
+        params = self.params if isinstance(self.params, dict) else {}
+        for name, columns in (self.numbers or {}).items():
+            given = params.get(name)
+            rows = [type(each) for each in given] if isinstance(given, list) else []
+            if {*rows} != {dict} or any(len(rows) != len(of.lengths) for of in columns.values()):
+                raise DatabaseError(f"numbers.{name}: needs a length for each object of that param")
+        return replace(super().statement(text), numbers=self.numbers)
+
+
 class BatchInput(BaseModel):
     """Commands of one transaction."""
 
@@ -122,10 +145,11 @@ def database_tools(
     searching = Tool.typed(
         "arcade-index-search", _SEARCH, IndexSearch, tools.search, on_error=_failure
     )
+    command = NumbersInput if backend.searches_indexes else CommandInput
     return [
         *([searching] if backend.searches_indexes else []),
         Tool.typed("arcade-query", _QUERY, QueryInput, tools.query, on_error=_failure),
-        Tool.typed("arcade-command", _COMMAND, CommandInput, tools.command, on_error=_failure),
+        Tool.typed("arcade-command", _COMMAND, command, tools.command, on_error=_failure),
         Tool.typed("arcade-batch", _BATCH, BatchInput, tools.batch, on_error=_batch_failure),
         Tool.typed("arcade-db-list", _LIST, ListInput, tools.names, on_error=_failure),
         Tool.typed("arcade-db-create", _CREATE, CreateInput, tools.create, on_error=_failure),

@@ -17,6 +17,7 @@ from ability_search.providers.provider_errors import no_answer
 from ability_search.retry import growing, retry
 from ability_search.store.arcadedb.core import Statement
 from ability_search.store.arcadedb.provider_pin import INDEX_SEARCH, ProviderPin
+from ability_search.store.arcadedb.rows import packed
 from kadi_client.errors import FrameTooLarge, KadiError, NoProvider, RemoteError, ToolError
 from kadi_client.tracing import Value, span
 
@@ -186,6 +187,8 @@ class BrokerScripts:
             "language": "sqlscript" if write or ";" in script else "sql",
             "params": params,
         }
+        if write and self._pin is not None and self._pin.searches(agent):
+            request |= packed(params)
         with span(f"database {key}", attributes=_NOTES):
             answer = await self._call(tool, request, timeout, agent)
             log.debug("%s took %.1f ms", tool, (time.perf_counter() - started) * 1e3)

@@ -5,11 +5,13 @@ A duplicate keeps its embedding, terms and weights in *spare* columns, which hav
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, asdict, fields
 from functools import cache
 from typing import Any
 
+import numpy as np
 from pydantic.alias_generators import to_camel
 
 from ability_search.store.records import HIT, ChunkRecord, ChunkText, SourceLink, SourceRecord
@@ -27,6 +29,9 @@ CHUNK_COLUMNS = _columns(ChunkRecord)
 CHUNK_FIELDS = {column: name for name, column in CHUNK_COLUMNS.items()}
 SPARE = {"embedding": "spareEmbedding", "terms": "spareTerms", "weights": "spareWeights"}
 """Columns of indexed chunks -> those in which a duplicate has the same."""
+NUMBERS = dict.fromkeys(("embedding", "weights", "spareEmbedding", "spareWeights"), "float")
+NUMBERS |= dict.fromkeys(("terms", "spareTerms"), "integer")
+"""Columns of numbers and their types."""
 STORED_COLUMNS = ", ".join([*CHUNK_COLUMNS.values(), *SPARE.values()])
 """All columns of a stored chunk."""
 
@@ -58,6 +63,31 @@ def chunk_row(record: ChunkRecord) -> dict[str, Any]:
         row |= {spare: row[name] for name, spare in SPARE.items()}
         row |= dict.fromkeys(SPARE)
     return row
+
+
+def packed(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return parameters with the columns of numbers of their rows as blocks of four bytes each."""
+    plain: dict[str, Any] = dict(params)
+    blocks: dict[str, dict[str, Any]] = {}
+    for name, rows in params.items():
+        if not (isinstance(rows, list) and rows and isinstance(rows[0], dict)):
+            continue
+        for column, type_ in NUMBERS.items():
+            lists = [row.get(column) for row in rows]
+            if any(lists):
+                numbers = [number for each in lists for number in each or ()]
+                block = np.array(numbers, "<f4" if type_ == "float" else "<i4")
+                blocks.setdefault(name, {})[column] = {
+                    "type": type_,
+                    "block": base64.b64encode(block.tobytes()).decode("ascii"),
+                    "lengths": [len(each) if each else None for each in lists],
+                }
+        if name in blocks:
+            plain[name] = [
+                {key: value for key, value in row.items() if not (value and key in NUMBERS)}
+                for row in rows
+            ]
+    return {"params": plain, "numbers": blocks} if blocks else {"params": plain}
 
 
 def chunk_record(row: Row) -> ChunkRecord:
