@@ -122,7 +122,7 @@ def main() -> None:
         answer: dict[str, Any] = {}
         if request["do"] == "load":
             documents = list(texts.documents(chunks))
-            vectors = np.stack([vector_of(each["content"]) for each in documents])
+            vectors = np.stack([vector_of(str(each["content"])) for each in documents])
             for name, load in (("LanceDB", lance), ("tantivy + numpy", tantivy_and_numpy)):
                 started = time.perf_counter()
                 peers[name] = load(directory, documents, vectors)

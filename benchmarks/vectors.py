@@ -10,12 +10,17 @@ import numpy.typing as npt
 
 DIMENSIONS = 384
 _CLUSTERS = 400
+_KEPT = 1 << 17
 
 
-@lru_cache(1024)
 def vector_of(text: str) -> npt.NDArray[np.float32]:
     """Return the vector of the last line of a text: its content, whatever title precedes it."""
-    seed = zlib.crc32(text.rpartition("\n")[2].encode("utf-8", "surrogatepass"))
+    return _vector_of_line(text.rpartition("\n")[2])
+
+
+@lru_cache(_KEPT)
+def _vector_of_line(line: str) -> npt.NDArray[np.float32]:
+    seed = zlib.crc32(line.encode("utf-8", "surrogatepass"))
     noise = np.random.default_rng(seed).standard_normal(DIMENSIONS)
     vector: npt.NDArray[np.float32] = (_centres()[seed % _CLUSTERS] + 0.9 * noise).astype("<f4")
     return vector
