@@ -43,8 +43,7 @@ _CHARACTERS = 10
 _LINGER = 1.0
 """Seconds that a finished document waits for others to share a transaction."""
 _ENOUGH = 100
-"""Chunks that wait for no others: the next ones are prepared while these are written. A transaction
-of as many costs hardly more than its share of a larger one."""
+"""Chunks that wait for no others: those that are prepared while they are written come next."""
 
 
 class Flow:
@@ -258,10 +257,7 @@ class Flow:
             await self._store(holders)
 
     async def _group(self, first: Prepared) -> tuple[list[Prepared], bool]:
-        """Return documents to store together; and False if they are the last ones.
-
-        All that were finished while the previous group was written are among them.
-        """
+        """Return documents to store together; and False if they are the last ones."""
         group, chunks, size = [first], first.chunks, prepared_bytes(first)
         most, most_bytes = self._database.write_group_chunks, self._database.write_group_bytes
         try:
