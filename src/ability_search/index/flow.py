@@ -43,8 +43,7 @@ _CHARACTERS = 10
 _LINGER = 1.0
 """Seconds that a finished document waits for others to share a transaction."""
 _ENOUGH = 100
-"""Chunks that wait for no others: the next ones are prepared while these are written. A transaction
-of as many costs hardly more than its share of a larger one."""
+"""Chunks that wait for no others: those that are prepared while they are written come next."""
 
 
 class Flow:

@@ -109,12 +109,14 @@ def document_vector(
         saturation = _saturation(own, average_length, k1, b)
         for term, count in counted.items():
             within = content[term] if name == TITLE else 0
-            count = within + TITLE_COUNT * count if name == TITLE else count
+            if name == TITLE:
+                count = within + TITLE_COUNT * count
             weight = count * (k1 + 1) / (count + saturation)
             if within:
                 weight = max(weight - within * (k1 + 1) / (within + saturation), _LEAST)
             id_ = term_id(name, term)
-            heaviest[id_] = max(weight, heaviest.get(id_, 0.0))
+            if weight > heaviest.get(id_, 0.0):
+                heaviest[id_] = weight
     ids = sorted(heaviest)
     return np.array(ids, np.int32), np.array([heaviest[id_] for id_ in ids], np.float32)
 
