@@ -28,9 +28,10 @@ Memory = dict[str, dict[str, float]]
 async def measure() -> dict[str, Any]:
     """Start the stack several times over a fresh directory; return the medians.
 
-    What a first start keeps for later ones, the graph of the model and the classes of the engine,
-    is there: it is started once before.
+    What a first start keeps for later ones is there: the graph of the model, the classes of the
+    engine, compiled modules.
     """
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     classes = class_file(load_settings(os.environ, Path.cwd()).files.cache_dir)
     if not class_options(classes):
         await write_classes(classes)

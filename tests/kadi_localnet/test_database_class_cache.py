@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from kadi_localnet.database import class_cache
 from kadi_localnet.database.class_cache import class_file, class_options, write_classes
 
 PROGRAM = """
@@ -45,6 +47,19 @@ async def test_the_engine_starts_with_classes_from_the_file(tmp_path: Path) -> N
     assert started(tmp_path / "data", *options) == "[]\n"
     sources = [line.partition("source: ")[2] for line in log.read_text("utf-8").splitlines()]
     assert sources.count("shared objects file") > 0.9 * len(sources)
+
+
+@pytest.mark.engine
+async def test_writing_ends_with_the_process_that_wants_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(class_cache, "_LATER", 0.0)
+    directory = tmp_path / "cache"
+    directory.mkdir()
+    async with asyncio.timeout(60), class_cache.kept_classes(class_file(directory)):
+        while not any(directory.rglob("databases")):  # noqa: ASYNC110 - a file
+            await asyncio.sleep(0)
+    assert not any(directory.iterdir())
 
 
 @pytest.mark.engine

@@ -104,6 +104,7 @@ async def write_classes(file: Path) -> None:
         finally:
             if process.returncode is None:
                 process.kill()
+                await process.wait()
         if draft.is_file():
             draft.replace(file)
             for other in file.parent.glob(_NAME.format("*")):

@@ -8,6 +8,7 @@ normalisation, as sentence-transformers models are defined (arXiv:1908.10084).
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -209,3 +210,7 @@ def _norm(output: str, value: str, name: str, shape: BertShape) -> str:
     parameters = f"{name}_LayerNorm_weight, {name}_LayerNorm_bias"
     return f"""{output} = LayerNormalization <axis = -1, epsilon = {shape.epsilon!r}>
         ({value}, {parameters})"""
+
+
+if __name__ == "__main__":
+    write_graph(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -17,6 +17,7 @@ from typing import Any
 import httpx
 import pytest
 from tests.ability_search.metric_readings import Reading, parse
+from tests.networks import free_ports
 
 from ability_search.client.running_stack import CLIENT, RunningStack, identity_file, read_running
 from ability_search.extensions.localstack import stack_metrics
@@ -144,6 +145,12 @@ def machine(tmp_path: Path) -> Machine:
 
 def sources(answer: dict[str, Any]) -> list[str]:
     return [hit["source"] for hit in answer["results"]]
+
+
+def held_mb(pid: int) -> float:
+    """The memory of a process, of what it shares its part."""
+    sizes = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii")
+    return int(sizes.partition("Pss:")[2].split()[0]) / 1024
 
 
 async def kill_and_wait_until_back(machine: Machine, up: Up, names: Sequence[str]) -> None:
@@ -294,6 +301,16 @@ async def test_a_stack_survives_killed_components_and_keeps_its_data(
         async with asyncio.timeout(COMMAND_SECONDS):
             assert await up.process.wait() == 0
         assert read_running(machine.data) is None
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="sizes are no files")
+async def test_an_idle_stack_on_a_given_port_takes_little_memory(machine: Machine) -> None:
+    [port] = free_ports(1)
+    async with machine.up("--port", str(port)) as up:
+        running = read_running(machine.data)
+        assert running is not None
+        assert running.url == f"ws://127.0.0.1:{port}/kadi"
+        assert sum(map(held_mb, {up.process.pid, *machine.pids().values()})) <= 500
 
 
 async def test_data_survives_the_stack_and_no_component_survives_a_killed_parent(
