@@ -252,8 +252,8 @@ def _first(asked: IndexSearch, scores: Mapping[str, Floats], rows: Raw) -> list[
             sums += weight * (known / (known + half) if half else known)
         least = np.sort(sums)[-asked.first :][0]
         near = np.flatnonzero(sums >= least).tolist()  # only their rows decide between equal ones
-        near.sort(key=lambda place, sums=sums: (-sums[place], str(records[place]), place))
-        found |= dict.fromkeys(near[: asked.first])
+        ranked = sorted((-sums[place], str(records[place]), place) for place in near)
+        found |= {place: None for _, _, place in ranked[: asked.first]}
     return list(found)
 
 
