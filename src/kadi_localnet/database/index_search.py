@@ -11,6 +11,7 @@ import time
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, lru_cache
+from itertools import chain
 from threading import get_ident
 from typing import Any, NamedTuple
 
@@ -106,18 +107,19 @@ class IndexSearcher:
         self, asked: IndexSearch, name: str, found: Mapping[str, Sequence[Ranked]], union: Any
     ) -> dict[str, float]:
         """Return the scores of all records by a vector or terms; of the first list that has it."""
-        by, rest = asked.compared[name], self._java.set(union)
+        lists = [own[::-1] for search, own in found.items() if asked.searches[search].by == name]
         scores: dict[str, float] = {}
-        for search, own in found.items():
-            if asked.searches[search].by == name:
-                for each in reversed(own):
-                    scores |= zip(each.rids, each.scores, strict=True)
-                    rest.removeAll(each.records)
-        count = rest.size()
-        if count and by.vector is None:
+        for each in chain.from_iterable(lists):
+            scores |= zip(each.rids, each.scores, strict=True)
+        if not (count := union.size() - len(scores)):
+            return scores
+        by, rest = asked.compared[name], self._java.set(union)
+        for each in chain.from_iterable(lists):
+            rest.removeAll(each.records)
+        if by.vector is None:
             products = self._java.products(self._java.documents(rest), by)
             scores |= zip(self._java.texts(rest), products, strict=True)
-        elif count:
+        else:
             vector, types = self._java.floats(by.numbers), {s.type for s in asked.searches.values()}
             for index in (index for each in types for index in self._indexes(each, by)):
                 nearest = index.findNeighborsFromVector(vector, count, count, rest)
@@ -242,13 +244,15 @@ def _first(asked: IndexSearch, scores: Mapping[str, Floats], rows: Raw) -> list[
     Equal ones are in the order of their rows.
     """
     found: dict[int, None] = {}
-    keys = list(map(str, decode(rows))) if asked.orders else []
-    for order in asked.orders:
-        sums = np.zeros(len(keys))
+    records = decode(rows) if asked.orders and asked.first else []
+    for order in asked.orders if records else ():
+        sums = np.zeros(len(records))
         for by, (weight, half) in order.items():
             known = np.where(np.isnan(scores[by]), 0.0, scores[by])
             sums += weight * (known / (known + half) if half else known)
-        ranked = sorted(zip((-sums).tolist(), keys, range(len(keys)), strict=True))
+        least = np.sort(sums)[-asked.first :][0]
+        near = np.flatnonzero(sums >= least).tolist()  # only their rows decide between equal ones
+        ranked = sorted((-sums[place], str(records[place]), place) for place in near)
         found |= {place: None for _, _, place in ranked[: asked.first]}
     return list(found)
 
