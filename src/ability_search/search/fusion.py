@@ -124,9 +124,8 @@ def fuse(candidates: Candidates) -> None:
         by: _arm(by, every, candidates) for by in candidates.request.retrievers if by in weights
     }
     if len(arms) > 1 and candidates.query.asked.fusion is None:
-        weights["semantic"] *= support(
-            *(arms[by].scores[: _first_block(every)] for by in ("semantic", "keyword"))
-        )
+        first = sum(item.depth == every[0].depth for item in every)  # those of the first depth
+        weights["semantic"] *= support(*(arms[by].scores[:first] for by in ("semantic", "keyword")))
     total = sum(weights.values())
     candidates.weights = {by: weight / total for by, weight in weights.items()}
     shares = _shares(arms, candidates)
@@ -298,11 +297,6 @@ def _arm(by: Retriever, every: Sequence[Candidate], candidates: Candidates) -> A
     assert terms is not None
     raw = [max(_known(names, item.values), default=item.columns.get(BM25) or 0.0) for item in every]
     return Arm(terms.normalized(raw), np.array(ranks))
-
-
-def _first_block(every: Sequence[Candidate]) -> int:
-    """Return the number of candidates of the first depth; they come first."""
-    return sum(item.depth == every[0].depth for item in every)
 
 
 def _known(names: Sequence[str], values: Mapping[str, float]) -> list[float]:

@@ -240,8 +240,7 @@ def pooled(lists: Lists, collection: Collection, depths: Sequence[int]) -> list[
             depth = depths[min(bisect_left(depths, rank), len(depths) - 1)]
             candidate = pool.get(row.chunk_id)
             if candidate is None or candidate.handle != row.handle:
-                candidate = candidate_of(row, collection, depth=depth)
-                pool[row.chunk_id] = candidate
+                candidate = pool[row.chunk_id] = candidate_of(row, collection, depth=depth)
             elif candidate.columns is not row.columns or depth < candidate.depth:
                 candidate.reach(candidate_of(row, collection, depth=depth))
             candidate.ranks[name] = rank
