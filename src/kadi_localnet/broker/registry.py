@@ -107,7 +107,8 @@ class Registry:
         Each is mapped to the first of the caller's networks on which the tool is visible. Those
         that have left are among them.
         """
-        places, found = _places(caller.networks), {}
+        places = {network: place for place, network in enumerate(caller.networks)}
+        found: dict[Provider, str] = {}
         for session, offer in self._providers.get(tool, {}).items():
             network = first_shared(places, offer.networks or ())
             if network is not None:
@@ -214,10 +215,6 @@ class Registry:
 def registered_bytes(params: Register, raw: bytes) -> int:
     """Return the bytes that a registration takes at most."""
     return len(raw) + _TOOL_BYTES * len(params.tools or ())
-
-
-def _places(networks: Sequence[str]) -> dict[str, int]:
-    return {network: place for place, network in enumerate(networks)}
 
 
 def _described(

@@ -145,7 +145,10 @@ class Router:
                 self._counts["bad_frames"] += 1
                 session.send(error_response(None, str(exc), code=exc.code))
             else:
-                self._take(session, frame, data, now)
+                if frame.method is not None:
+                    self._perform(session, frame, frame.method)
+                elif not self.cluster.answer(session, frame, data):
+                    self._calls.answer(session, frame, now)
         return self.settle()
 
     def disconnect(self, session: Session) -> AbstractSet[Session]:
@@ -166,6 +169,7 @@ class Router:
 
     def stats(self) -> dict[str, int]:
         """Return counters since the start and current numbers; sizes in bytes."""
+        counts = [asdict(each) for each in self._calls.by_tool.values()]
         return {
             "brokers": 1 + len(self.cluster),
             "sessions": len(self._sessions),
@@ -181,7 +185,8 @@ class Router:
             "events_published": self._events.published,
             "events_delivered": self._events.delivered,
             "events_dropped": self.memory.dropped,
-            **self._call_counts(),
+            **{f"calls_{name}": sum(each[name] for each in counts) for name in FATES},
+            "calls_discarded": self._calls.discarded,
             **self._counts,
         }
 
@@ -189,14 +194,12 @@ class Router:
         """Return the call counts of each tool since the start."""
         return dict(self._calls.by_tool)
 
-    def _call_counts(self) -> dict[str, int]:
-        counts = [asdict(each) for each in self._calls.by_tool.values()]
-        total = {f"calls_{name}": sum(each[name] for each in counts) for name in FATES}
-        return {**total, "calls_discarded": self._calls.discarded}
-
     def _decoded(self, data: str | bytes) -> Frame:
         if isinstance(data, bytes):
-            _check_utf8(data)
+            try:
+                data.decode()
+            except UnicodeDecodeError as exc:
+                raise ProtocolError("frame is not valid UTF-8", code=PARSE_ERROR) from exc
         frame = decode_frame(data)
         members = (frame.params, frame.result, frame.error)
         size = len(data) - sum(map(len, members))
@@ -205,12 +208,6 @@ class Router:
             text = f"message of {size} bytes besides its payload, more than the {most} allowed"
             raise ProtocolError(text, code=INVALID_REQUEST)
         return frame
-
-    def _take(self, session: Session, frame: Frame, data: str | bytes, now: float) -> None:
-        if frame.method is not None:
-            self._perform(session, frame, frame.method)
-        elif not self.cluster.answer(session, frame, data):
-            self._calls.answer(session, frame, now)
 
     def _perform(self, session: Session, frame: Frame, method: str) -> None:
         try:
@@ -435,10 +432,3 @@ def _plain(perform: Callable[[Session, Any], Any]) -> _Handler:
 
 def _pending(request_id: str | int) -> dict[str, Any]:
     return {"status": "pending", "requestId": request_id}
-
-
-def _check_utf8(data: bytes) -> None:
-    try:
-        data.decode()
-    except UnicodeDecodeError as exc:
-        raise ProtocolError("frame is not valid UTF-8", code=PARSE_ERROR) from exc

@@ -44,7 +44,6 @@ from ability_search.store.values import (
     Columns,
     Count,
     Counted,
-    Key,
     Links,
     Page,
     Read,
@@ -228,7 +227,12 @@ def _recording(ask: Read | Count, of: Records, name: str, params: Parameters) ->
         )
     limit, by_time = ask.limit or MOST_RECORDS, ask.order == "updated_at"
     order = f"updatedAt{' DESC' if ask.descending else ''}" if by_time else "scope, key"
-    behind = "" if ask.after is None else _behind(of, ask.after, params)
+    behind = ""
+    if ask.after is not None and of.scope is not None:
+        behind = f" AND key > {params.bind(encoded(tuple(ask.after)))}"
+    elif ask.after is not None:
+        scope, key = params.bind(ask.after[0]), params.bind(encoded(tuple(ask.after[1:])))
+        behind = f" AND scope >= {scope} AND (scope > {scope} OR key > {key})"
 
     def page(rows: Sequence[Row], _: Collection | None, now: int) -> Page:
         items = [record_of(row, now) for row in rows[:limit]]
@@ -239,13 +243,6 @@ def _recording(ask: Read | Count, of: Records, name: str, params: Parameters) ->
 
     text = f"SELECT {target}{behind} ORDER BY {order}{_limited(limit + 1)}"
     return AskSql({name: text}, page)
-
-
-def _behind(of: Records, after: str | Key, params: Parameters) -> str:
-    if of.scope is not None:
-        return f" AND key > {params.bind(encoded(tuple(after)))}"
-    scope, key = params.bind(after[0]), params.bind(encoded(tuple(after[1:])))
-    return f" AND scope >= {scope} AND (scope > {scope} OR key > {key})"
 
 
 def _linking(ask: Read, of: Links, name: str, params: Parameters) -> AskSql:
