@@ -105,7 +105,10 @@ async def diversify(trade_off: float, candidates: Candidates, ports: Ports) -> N
     depends on the pick, not on the page, so that all pages of a query are slices of one list.
     """
     ranked = candidates.ranked
-    reaches = _reaches(ranked, min(candidates.query.end, _MOST))
+    most = min(candidates.query.end, _MOST, len(ranked))
+    ordered = sorted(item.place for item in ranked)
+    # How many each pick chooses from: at least one that is left.
+    reaches = [max(bisect_left(ordered, reach_of(n)), n) for n in range(1, most + 1)]
     if not reaches:
         return
     first, rest = ranked[: reaches[-1]], ranked[reaches[-1] :]
@@ -128,15 +131,6 @@ async def diversify(trade_off: float, candidates: Candidates, ports: Ports) -> N
     behind = [item for place, item in enumerate(first) if place not in places] + rest
     put_behind(behind, chosen, NAME)
     candidates.ranked = chosen + behind
-
-
-def _reaches(ranked: Sequence[Candidate], picks: int) -> list[int]:
-    """Return how many of ``ranked`` each pick chooses from: at least one that is left."""
-    places = sorted(item.place for item in ranked)
-    return [
-        max(bisect_left(places, reach_of(count)), count)
-        for count in range(1, min(picks, len(ranked)) + 1)
-    ]
 
 
 async def _embeddings(
