@@ -216,15 +216,14 @@ def is_collection_name(name: str) -> bool:
 
 def proposed_name(text: str) -> str:
     """Return a text made a valid collection name; empty if it has no letter or digit."""
-    characters = (each if _is_usable(each) else "\0" for each in normalize("NFC", text))
+    characters = (
+        # Vowel signs of Indic scripts, for one, are marks.
+        each if each in "._-" or each.isalnum() or category(each).startswith("M") else "\0"
+        for each in normalize("NFC", text)
+    )
     usable = re.sub("\0+", "-", "".join(characters))
     begin = next((place for place, each in enumerate(usable) if each.isalnum()), len(usable))
     return usable[begin : begin + LONGEST_NAME]
-
-
-def _is_usable(character: str) -> bool:
-    # Vowel signs of Indic scripts, for one, are marks.
-    return character in "._-" or character.isalnum() or category(character).startswith("M")
 
 
 def checked_name(name: str) -> str:

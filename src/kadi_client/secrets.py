@@ -31,6 +31,7 @@ from kadi_client.errors import (
     SecretsUnreadable,
 )
 from kadi_client.identity import Identity
+from kadi_client.subscriptions import Subscription
 
 logger = logging.getLogger(__name__)
 
@@ -94,13 +95,17 @@ async def request_secrets(
             connection.subscribe(f"{RESPONSE}.{connection.agent_id}") as events,
         ):
             await connection.publish(REQUEST, request, network=network)
-            async for event in events:
-                data = event.data
-                if isinstance(data, dict) and data.get("status") in ("approved", "rejected"):
-                    return _approved(data, identity, required)
-                logger.debug("event on %s ignored: it has no known status", event.channel)
+            answer = await _first_answer(events)
     except TimeoutError as exc:
         raise SecretsTimeout(timeout) from exc
+    return _approved(answer, identity, required)
+
+
+async def _first_answer(events: Subscription) -> dict[str, Any]:
+    async for event in events:
+        if isinstance(event.data, dict) and event.data.get("status") in ("approved", "rejected"):
+            return event.data
+        logger.debug("event on %s ignored: it has no known status", event.channel)
     raise NotConnected("the connection was closed while waiting for secrets")
 
 

@@ -249,7 +249,10 @@ def _refusal(key: object, value: object) -> str | None:
         return "expected a string as key"
     spec = all_settings().by_key.get(key)
     if spec is None:
-        return _unknown(key)
+        if key in _ELSEWHERE:
+            return f"not a setting of this file: {_ELSEWHERE[key]}"
+        nearest = difflib.get_close_matches(key, all_settings().by_key, n=1)
+        return f"unknown key; did you mean {nearest[0]}?" if nearest else "unknown key; see README"
     if spec.kind == "secret":
         return _belongs(spec.env[0])
     if value is None:
@@ -275,10 +278,3 @@ def _belongs(env: str) -> str:
         f"secrets are not allowed in this file: remove it, and set it with"
         f" `ability-search secret set {env}` or as {env} in the environment"
     )
-
-
-def _unknown(key: str) -> str:
-    if key in _ELSEWHERE:
-        return f"not a setting of this file: {_ELSEWHERE[key]}"
-    nearest = difflib.get_close_matches(key, all_settings().by_key, n=1)
-    return f"unknown key; did you mean {nearest[0]}?" if nearest else "unknown key; see README"

@@ -124,9 +124,8 @@ def fuse(candidates: Candidates) -> None:
         by: _arm(by, every, candidates) for by in candidates.request.retrievers if by in weights
     }
     if len(arms) > 1 and candidates.query.asked.fusion is None:
-        weights["semantic"] *= support(
-            *(arms[by].scores[: _first_block(every)] for by in ("semantic", "keyword"))
-        )
+        first = sum(item.depth == every[0].depth for item in every)
+        weights["semantic"] *= support(*(arms[by].scores[:first] for by in ("semantic", "keyword")))
     total = sum(weights.values())
     candidates.weights = {by: weight / total for by, weight in weights.items()}
     shares = _shares(arms, candidates)
@@ -300,11 +299,6 @@ def _arm(by: Retriever, every: Sequence[Candidate], candidates: Candidates) -> A
     return Arm(terms.normalized(raw), np.array(ranks))
 
 
-def _first_block(every: Sequence[Candidate]) -> int:
-    """Return the number of candidates of the first depth; they come first."""
-    return sum(item.depth == every[0].depth for item in every)
-
-
 def _known(names: Sequence[str], values: Mapping[str, float]) -> list[float]:
     return [values[name] for name in names if name in values]
 
@@ -349,7 +343,10 @@ def fold_kinds(blocks: Sequence[Sequence[Candidate]]) -> list[list[Candidate]]:
             if target.chunk_id in listed:
                 continue
             if target is not item:
-                _record_kind(item, target)
+                for kind, raw in item.kinds.items():
+                    target.kinds[kind] = max(raw, target.kinds.get(kind, raw))
+                if item.kind_cosine is not None:
+                    target.kind_cosine = max(item.kind_cosine, target.kind_cosine or -1.0)
             other = best.get(target.chunk_id)
             if other is None or item.score > other.score:
                 best[target.chunk_id] = item
@@ -357,14 +354,6 @@ def fold_kinds(blocks: Sequence[Sequence[Candidate]]) -> list[list[Candidate]]:
         if best:
             folded.append([_replaced(item) for item in best.values()])
     return folded
-
-
-def _record_kind(item: Candidate, target: Candidate) -> None:
-    """Record the kinds by which a chunk was found, with the best raw score of each."""
-    for kind, raw in item.kinds.items():
-        target.kinds[kind] = max(raw, target.kinds.get(kind, raw))
-    if item.kind_cosine is not None:
-        target.kind_cosine = max(item.kind_cosine, target.kind_cosine or -1.0)
 
 
 def _replaced(item: Candidate) -> Candidate:

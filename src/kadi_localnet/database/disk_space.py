@@ -75,7 +75,11 @@ class DiskSpace:
             return 0.0
         if small and _deletes_only(statements):
             if free < 2 * _LEAST:
-                self._release()
+                with self._changing:
+                    if self._file.exists():
+                        self._file.unlink(missing_ok=True)
+                        log.warning("the disk is full: released what was set aside for deletions")
+                    self._held = False
             if self._free() >= _LEAST:
                 return 0.0
         now = time.monotonic()
@@ -110,13 +114,6 @@ class DiskSpace:
             except OSError as exc:
                 log.warning("no space of the disk is set aside for deletions: %s", exc.strerror)
                 self._file.unlink(missing_ok=True)
-
-    def _release(self) -> None:
-        with self._changing:
-            if self._file.exists():
-                self._file.unlink(missing_ok=True)
-                log.warning("the disk is full: released what was set aside for deletions")
-            self._held = False
 
 
 def _deletes_only(statements: Sequence[Statement]) -> bool:

@@ -110,7 +110,10 @@ def run(
     found = asyncio.run(work())
     _show_run(found, as_json=as_json)
     if out:
-        write_run(found, file := _run_file(out, found.name))
+        file = out
+        if out.suffix != ".json" or out.is_dir():
+            file = out / f"{_UNUSABLE.sub('-', found.name)}.json"
+        write_run(found, file)
         output.stderr().print(f"written: {output.plain(file)}")
 
 
@@ -199,13 +202,6 @@ def _modes(wanted: str | None, a: EvaluationRun, b: EvaluationRun) -> tuple[str,
             param_hint="--mode",
         )
     return shared[0], shared[0]
-
-
-def _run_file(path: Path, name: str) -> Path:
-    """Return the file of a run: ``path`` if it ends in .json, else a file in that directory."""
-    if path.suffix == ".json" and not path.is_dir():
-        return path
-    return path / f"{_UNUSABLE.sub('-', name)}.json"
 
 
 def _show_run(run: EvaluationRun, *, as_json: bool) -> None:

@@ -195,15 +195,12 @@ def _branch(mapping: dict[str, Any], last: Any) -> list[Any]:
         seen.add(last)
         node = mapping[last] if isinstance(mapping[last], Mapping) else {}
         message = node.get("message")
-        if isinstance(message, Mapping) and not _is_hidden(message):
+        about = message.get("metadata") if isinstance(message, Mapping) else None
+        hidden = isinstance(about, Mapping) and about.get("is_visually_hidden_from_conversation")
+        if isinstance(message, Mapping) and not hidden:
             messages.append(message)
         last = node.get("parent")
     return messages[::-1]
-
-
-def _is_hidden(message: Mapping[str, Any]) -> bool:
-    about = message.get("metadata")
-    return isinstance(about, Mapping) and bool(about.get("is_visually_hidden_from_conversation"))
 
 
 def _turn(message: Mapping[str, Any]) -> Turn | None:

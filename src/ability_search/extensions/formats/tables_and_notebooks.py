@@ -112,7 +112,9 @@ def read_notebook(name: str, text: str, bounds: Bounds) -> Extracted:
     spec, info = _mapping(about.get("kernelspec")), _mapping(about.get("language_info"))
     language = str(info.get("name") or spec.get("language") or "python")
     for cell in _cells(notebook):
-        source = _source(cell.get("source", cell.get("input")))
+        given = cell.get("source", cell.get("input"))
+        lines = given if isinstance(given, list) else [given]
+        source = "".join(line for line in lines if isinstance(line, str))
         kind = cell.get("cell_type")
         if kind == "code":
             composer.code(source, language)
@@ -138,8 +140,3 @@ def _cells(notebook: Any) -> list[Mapping[str, Any]]:
 
 def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
-
-
-def _source(lines: Any) -> str:
-    parts = lines if isinstance(lines, list) else [lines]
-    return "".join(part for part in parts if isinstance(part, str))

@@ -79,7 +79,12 @@ async def add_deployed_secrets(settings: Settings, *, wait: float) -> Settings:
     if not settings.of(Deployment).awaited:
         return settings
     environ = joined_environ(load_settings(os.environ, Path.cwd()), os.environ)
-    secrets = await _receive(settings, _rendezvous(settings, environ), wait)
+    # The broker where the deployer listens, with the networks configured for it.
+    broker, named = settings.broker, settings.of(Deployment).rendezvous_broker
+    if named is not None:
+        url = {"BROKER_URL": named.get_secret_value()}
+        broker = load_settings({**environ, **url}, Path.cwd()).broker
+    secrets = await _receive(settings, broker, wait)
     completed = load_settings(environ, Path.cwd(), deployed=secrets)
     logging_now = completed.of(Logging)
     if logging_now != settings.of(Logging):
@@ -88,15 +93,6 @@ async def add_deployed_secrets(settings: Settings, *, wait: float) -> Settings:
         if warning not in settings.warnings:
             log.warning("%s", warning)
     return completed
-
-
-def _rendezvous(settings: Settings, environ: Mapping[str, str]) -> Broker:
-    """Return the broker where the deployer listens, with the networks configured for it."""
-    named = settings.of(Deployment).rendezvous_broker
-    if named is None:
-        return settings.broker
-    url = {"BROKER_URL": named.get_secret_value()}
-    return load_settings({**environ, **url}, Path.cwd()).broker
 
 
 async def _receive(settings: Settings, broker: Broker, wait: float) -> dict[str, str]:

@@ -314,7 +314,9 @@ class Tools:
         return _answered(encode(result))
 
     async def _answer(self, ctx: Context, row: ToolRow, arguments: dict[str, Any]) -> Any:
-        if not (row.reports_progress and _wants_progress(ctx)):
+        meta = (ctx.params or {}).get("_meta")
+        wants_progress = isinstance(meta, Mapping) and "progressToken" in meta
+        if not (row.reports_progress and wants_progress):
             return await self._caller.call(row.name, arguments)
         job = arguments.setdefault("jobId", secrets.token_hex(8))
         async with self._reporting(ctx, str(job)):
@@ -362,8 +364,3 @@ def _answered(answer: bytes) -> types.CallToolResult:
     return types.CallToolResult(
         content=[types.TextContent(text=answer.decode())], structured_content=decode(answer)
     )
-
-
-def _wants_progress(ctx: Context) -> bool:
-    meta = (ctx.params or {}).get("_meta")
-    return isinstance(meta, Mapping) and "progressToken" in meta

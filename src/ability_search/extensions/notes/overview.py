@@ -125,22 +125,19 @@ async def _measure(
             current, found[name] = await _map(store, collection, points, answer)
         elif name == "tokens":
             sizes = {least: n for least, (n,) in answer.groups.items() if least is not None}
-            found[name] = _histogram(sizes, width, sampled=sampled)
+            every = range(min(sizes), max(sizes) + width, width) if sizes else ()
+            bins = [
+                TokenBin(min_tokens=n, max_tokens=n + width - 1, chunks=sizes.get(n, 0))
+                for n in every
+            ]
+            counted = sum(sizes.values())
+            found[name] = TokenHistogram(bins=bins, counted=counted, sampled=sampled)
         else:
             periods = [
                 (start, n[0], n[1]) for start, n in answer.groups.items() if start is not None
             ]
             found[name] = grown(periods, period=period, most=_PERIODS)
     return _Measured(current, found)
-
-
-def _histogram(found: Mapping[int, int], width: int, *, sampled: bool) -> TokenHistogram:
-    every = range(min(found), max(found) + width, width) if found else ()
-    bins = [
-        TokenBin(min_tokens=least, max_tokens=least + width - 1, chunks=found.get(least, 0))
-        for least in every
-    ]
-    return TokenHistogram(bins=bins, counted=sum(found.values()), sampled=sampled)
 
 
 async def _map(

@@ -51,14 +51,16 @@ class RecordSql(ReadSql):
             for each in kept
         )
         pages = await self.read([Read(of, limit=1) for of in concerned])
-        return all(map(_is_made, kept, (page.items for page in pages if isinstance(page, Page))))
-
-
-def _is_made(change: Put | Delete, stored: Sequence[Record]) -> bool:
-    if isinstance(change, Delete) or not stored:
-        return isinstance(change, Delete) and not stored
-    fields = json.loads(json.dumps(dict(change.fields)))
-    return all(stored[0].fields.get(name) == value for name, value in fields.items())
+        for change, page in zip(kept, pages, strict=True):
+            stored: Sequence[Record] = page.items if isinstance(page, Page) else ()
+            if isinstance(change, Delete) or not stored:
+                if stored or isinstance(change, Put):
+                    return False
+                continue
+            fields = json.loads(json.dumps(dict(change.fields)))
+            if any(stored[0].fields.get(name) != value for name, value in fields.items()):
+                return False
+        return True
 
 
 def _committed(changes: Sequence[Change]) -> Statement:
