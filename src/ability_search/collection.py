@@ -154,11 +154,6 @@ class Collection(Recipe):
         """Return the same as :meth:`scanned`, for the derived kinds."""
         return not self.kind_graph or self.kind_chunks < below
 
-    @property
-    def average_tokens(self) -> float:
-        """Mean tokens per chunk; 0 if the collection is empty."""
-        return self.tokens / self.chunks if self.chunks else 0.0
-
 
 def new_collection(
     name: str, recipe: Recipe, *, dimensions: int, average_length: float, now: int

@@ -79,7 +79,9 @@ class RemoteChat(ModelClient):
             async with aclosing(parts):
                 async for part in parts:
                     answer += part
-                    if len(_said(answer)) >= enough:
+                    thinks = answer.lstrip().startswith(_THOUGHT[0])
+                    said = answer.partition(_THOUGHT[1])[2] if thinks else answer
+                    if len(said) >= enough:
                         break
         # The first mark may be in the prompt of the server.
         _, closed, said = answer.rpartition(_THOUGHT[1])
@@ -217,13 +219,6 @@ def answer_lines(answer: str, instruction: str) -> Iterator[str]:
             continue
         seen.add(folded)
         yield text
-
-
-def _said(text: str) -> str:
-    """Return what a model said so far after it thought."""
-    if not text.lstrip().startswith(_THOUGHT[0]):
-        return text
-    return text.partition(_THOUGHT[1])[2]
 
 
 def _check_whole(answer: Any, tokens: int) -> None:

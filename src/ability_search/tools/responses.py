@@ -127,7 +127,7 @@ def _statistics(collection: Collection) -> dict[str, Any]:
         "chunks": collection.chunks,
         "min_tokens": collection.tokens_min or 0,
         "max_tokens": collection.tokens_max or 0,
-        "avg_tokens": round(collection.average_tokens, 2),
+        "avg_tokens": round(collection.tokens / max(1, collection.chunks), 2),
         "model": collection.model,
         "dimensions": collection.dimensions,
         "updated_at": instant(collection.updated_at),

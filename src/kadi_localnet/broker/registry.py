@@ -16,8 +16,8 @@ from kadi_localnet.broker.session import Absent, Provider, Session
 RESERVED_PREFIX = "kadi."
 _ANY_INPUT = Raw(b'{"type":"object"}')
 _NO_TEXT = Raw(b'""')
-_TOOL_BYTES = 1024
-"""Bytes of a tool besides what was sent of it; above the measured ones."""
+TOOL_BYTES = 1024
+"""Bytes of a registered tool, at most, besides what was sent of it; above the measured ones."""
 _LISTED = 4096
 """Maximum number of tools in a list, and of their providers."""
 _SOURCE = "kadi-agent"
@@ -210,11 +210,6 @@ class Registry:
                 )
             named[tool.name] = tool
         return named
-
-
-def registered_bytes(params: Register, raw: bytes) -> int:
-    """Return the bytes that a registration takes at most."""
-    return len(raw) + _TOOL_BYTES * len(params.tools or ())
 
 
 def _described(

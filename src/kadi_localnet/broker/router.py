@@ -35,6 +35,7 @@ from kadi_localnet.broker.events import Events
 from kadi_localnet.broker.limits import Limits
 from kadi_localnet.broker.outbox import Memory, text_bytes
 from kadi_localnet.broker.params import (
+    TRUE,
     AbilityRequest,
     Authenticate,
     Cancel,
@@ -45,7 +46,7 @@ from kadi_localnet.broker.params import (
     Subscription,
     read_within,
 )
-from kadi_localnet.broker.registry import Registry, registered_bytes
+from kadi_localnet.broker.registry import TOOL_BYTES, Registry
 from kadi_localnet.broker.session import Changes, CloseCode, Refused, Session, answered
 
 log = logging.getLogger(__name__)
@@ -283,7 +284,7 @@ class Router:
     def _register(self, session: Session, params: Raw, frame: Frame) -> Any:
         params = params.copy()  # what is kept of a slice would keep the whole frame
         register = read(params, Register)
-        size = registered_bytes(register, params)
+        size = len(params) + TOOL_BYTES * len(register.tools or ())
         session.make_room("registration", size, self._sessions.values())
         result = self._registry.register(session, register)
         session.registration = params
@@ -297,7 +298,7 @@ class Router:
         return None
 
     def _request(self, session: Session, params: AbilityRequest, frame: Frame) -> Any:
-        direct = params.wants_direct_reply and frame.has_id
+        direct = params.direct_reply == TRUE and frame.has_id
         if params.tool in _DISCOVERY:
             listing = self._registry.describe(
                 session, read_within(self.limits.control_bytes, Discovery, params.input)

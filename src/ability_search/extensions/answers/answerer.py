@@ -171,10 +171,11 @@ class Answerer:
             outcome, reason = "not_in_sources", "the passages support no sentence of the answer"
         elif reason is None:
             reason = "the language model found no answer in the passages"
+        cited = ["".join([each.text, *(f" [{n}]" for n in each.citations)]) for each in kept]
         yield AskResult.model_validate(
             {
                 "outcome": outcome,
-                "answer": " ".join(map(_cited, kept)) or None,
+                "answer": " ".join(cited) or None,
                 "reason": reason,
                 "sentences": sentences,
                 "passages": found.results,
@@ -261,10 +262,6 @@ def _heading_of(hit: Hit) -> list[str]:
     """Return the lines above the text of a passage: title or headings, and metadata."""
     metadata = [json.dumps(hit.metadata, ensure_ascii=False)] if hit.metadata else []
     return [hit.breadcrumb or hit.title or hit.source, *metadata]
-
-
-def _cited(sentence: Sentence) -> str:
-    return "".join([sentence.text, *(f" [{number}]" for number in sentence.citations)])
 
 
 def _since(started: float) -> float:

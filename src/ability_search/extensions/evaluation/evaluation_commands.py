@@ -220,12 +220,15 @@ def _show_run(run: EvaluationRun, *, as_json: bool) -> None:
             ]
             _print_metrics(("category", "n", *found.metrics), rows)
     queries = f"{run.dataset.queries:,} {'query' if run.dataset.queries == 1 else 'queries'}"
+    dates = f"; as of {output.plain(run.options['asOf'])}" if "asOf" in run.options else ""
+    if run.dataset.dated:
+        dates += f"{',' if dates else ';'} {run.dataset.dated:,} queries with their own date"
     out.print(
         f"[bold]{output.plain(run.name)}[/bold]: {queries} over"
         f" {output.counted(run.dataset.documents, 'document')} in"
         f" {output.counted(run.collection['chunks'], 'chunk')},"
         f" {output.plain(run.collection['model'])}; collection"
-        f" {output.plain(run.collection['name'])}{_moments(run)}"
+        f" {output.plain(run.collection['name'])}{dates}"
     )
     rows = [
         (mode, *map(_short, found.metrics.values()), f"{found.milliseconds.median:.1f}")
@@ -255,14 +258,6 @@ def _show_warnings(run: EvaluationRun) -> None:
         outcomes = (*found.queries.values(), *found.negatives.values())
         for text, count in Counter(text for each in outcomes for text in each.warnings).items():
             output.warn(f"{mode}, {count} queries: {text}")
-
-
-def _moments(run: EvaluationRun) -> str:
-    """Return the reference dates of the queries as text; empty if there are none."""
-    texts = [f"as of {output.plain(run.options['asOf'])}"] if "asOf" in run.options else []
-    if run.dataset.dated:
-        texts.append(f"{run.dataset.dated:,} queries with their own date")
-    return f"; {', '.join(texts)}" if texts else ""
 
 
 def _show_comparison(comparison: Comparison, *, most: int) -> None:

@@ -116,7 +116,15 @@ def _json_conversations(text: str) -> list[Conversation]:
         try:
             return _conversations_in(msgspec.json.decode(text))
         except msgspec.DecodeError:
-            return _conversations_in(_json_lines(text))
+            # Strings in JSON may contain other separators; the last line may be unfinished.
+            *lines, last = text.split("\n")
+            try:
+                values = [msgspec.json.decode(line) for line in lines if line.strip()]
+            except msgspec.DecodeError:
+                return []
+            with suppress(msgspec.DecodeError):
+                values += [msgspec.json.decode(last)] if last.strip() else []
+            return _conversations_in(values) if values else []
     return []
 
 
@@ -157,18 +165,6 @@ def _is_message(value: Mapping[str, Any]) -> bool:
     return any(value.get(name) for name in ("role", "speaker")) or (
         _moment(_first(value, _TIMES)) is not None
     )
-
-
-def _json_lines(text: str) -> list[Any]:
-    """Return the values of JSON Lines, without a last line that is still being written."""
-    *lines, last = text.split("\n")  # strings in JSON may contain other separators of lines
-    try:
-        values = [msgspec.json.decode(line) for line in lines if line.strip()]
-    except msgspec.DecodeError:
-        return [None]
-    with suppress(msgspec.DecodeError):
-        values += [msgspec.json.decode(last)] if last.strip() else []
-    return values or [None]
 
 
 def _exported(value: Mapping[str, Any]) -> Conversation | None:

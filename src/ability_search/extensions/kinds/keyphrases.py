@@ -122,7 +122,12 @@ def _runs(text: str) -> Iterator[tuple[Sequence[str], int]]:
         shown = text[match.start() : match.end()]
         kind = _MOST_WORDS if match["word"] else _MOST_UNITS_UNSPACED
         gap = text[end : match.start()]
-        separates = _separates(shown)
+        separates = (
+            shown.casefold() in _SEPARATORS
+            or shown in _PARTICLES
+            or len(shown) > _LONGEST_WORD
+            or (shown.isascii() and len(shown) == 1)
+        )
         if units and (separates or kind != limit or gap.strip(" \t") or gap.count("\n")):
             yield units, limit
             units = []
@@ -132,16 +137,6 @@ def _runs(text: str) -> Iterator[tuple[Sequence[str], int]]:
             units.append(shown)
     if units:
         yield units, limit
-
-
-def _separates(word: str) -> bool:
-    """Return whether a unit separates phrases."""
-    return (
-        word.casefold() in _SEPARATORS
-        or word in _PARTICLES
-        or len(word) > _LONGEST_WORD
-        or (word.isascii() and len(word) == 1)
-    )
 
 
 def _has_meaning(phrase: Phrase) -> bool:

@@ -464,7 +464,12 @@ async def released(data_dir: Path, *, timeout: float) -> bool:
 def is_abandoned(data_dir: Path) -> bool:
     """Return True if child processes of a stack are still alive but its parent is not."""
     state = read_state(data_dir) if is_locked(data_dir) else None
-    return state is not None and not _alive(state.pid)
+    try:
+        if state is not None:
+            os.kill(state.pid, 0)
+    except OSError as exc:
+        return isinstance(exc, ProcessLookupError)
+    return False
 
 
 def _held(data_dir: Path) -> ConfigurationError:
@@ -477,11 +482,3 @@ def _held(data_dir: Path) -> ConfigurationError:
         f"data directory {data_dir} is in use by {who}",
         hint="Stop it with `ability-search down`, or choose another directory with --data-dir.",
     )
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except OSError as exc:
-        return not isinstance(exc, ProcessLookupError)
-    return True

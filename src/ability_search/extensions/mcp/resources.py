@@ -89,11 +89,6 @@ def chunk_uri(collection: str, chunk_id: str) -> str:
     return CHUNK.format(collection=quote(collection, safe=""), chunk=quote(chunk_id, safe=""))
 
 
-def tool_uri(tool: str) -> str:
-    """Return the URI of the resource that describes a tool."""
-    return TOOL.format(tool=tool)
-
-
 def failure_text(report: Mapping[str, Any]) -> str:
     """Return the text of a failure for a model: the error, the hint, whether to retry."""
     lines = [f"{report.get('code')}: {report.get('error')}"]

@@ -69,11 +69,15 @@ def measure(
     entropy = graph_measures.edge_entropy([*graph.kinds.values()])
     everything = np.arange(len(chunks))
     listed = partial(_ranked, chunks)
+    sizes, counts = np.unique(np.bincount(labels), return_counts=True)
     analysis = graph_analysis.GraphAnalysis(
         chunks=len(chunks),
         revision=revision,
         edges={name: kind.nnz // 2 for name, kind in graph.kinds.items()},
-        components=_sizes(labels),
+        components=[
+            graph_analysis.ComponentSize(chunks=size, components=count)
+            for size, count in zip(sizes[::-1].tolist(), counts[::-1].tolist(), strict=True)
+        ],
         isolated=listed(surprise, np.flatnonzero(degrees == 0)),
         spectrum=spectrum,
         central=listed(rank, everything),
@@ -113,14 +117,6 @@ def _ranked(
             value=graph_analysis.six_digits(values[place]),
         )
         for place in places[np.argsort(keys, kind="stable")[:_LISTED]].tolist()
-    ]
-
-
-def _sizes(labels: npt.NDArray[np.int64]) -> list[graph_analysis.ComponentSize]:
-    sizes, counts = np.unique(np.bincount(labels), return_counts=True)
-    return [
-        graph_analysis.ComponentSize(chunks=size, components=count)
-        for size, count in zip(sizes[::-1].tolist(), counts[::-1].tolist(), strict=True)
     ]
 
 

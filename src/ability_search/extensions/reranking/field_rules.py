@@ -127,17 +127,15 @@ def rules_of(asked: RerankingOptions) -> list[Rule] | None:
     Raises:
         InvalidInput: if one of them has no condition.
     """
-    rules = [_rule(name, option) for name, option in asked.rerank.items()]
-    return [rule for rule in rules if rule.option.weight > 0] or None
-
-
-def _rule(name: str, option: FieldRule) -> Rule:
-    rules = option.rules
-    if rules.contains is rules.priority is rules.sort is None:
-        raise InvalidInput(f"rerank.{name}.rules", "needs contains, priority or sort")
-    field = chunk_field(f"rerank.{name}", name)
-    full = f"{METADATA}{name.removeprefix(METADATA)}" if field.path else name
-    return Rule(full, field, option)
+    found: list[Rule] = []
+    for name, option in asked.rerank.items():
+        rules = option.rules
+        if rules.contains is rules.priority is rules.sort is None:
+            raise InvalidInput(f"rerank.{name}.rules", "needs contains, priority or sort")
+        field = chunk_field(f"rerank.{name}", name)
+        full = f"{METADATA}{name.removeprefix(METADATA)}" if field.path else name
+        found += [Rule(full, field, option)] if option.weight > 0 else []
+    return found or None
 
 
 NAME = "rules"
