@@ -276,7 +276,11 @@ def validation_text(error: ValidationError, params: type[BaseModel] | None = Non
         if len(expected) == _MOST_PATHS and path not in expected:
             break
         if params is not None and item["type"] == "extra_forbidden":
-            text += _similar(str(path[-1]), _fields_at(params, path[:-1]))
+            name, fields = str(path[-1]), _fields_at(params, path[:-1])
+            if len(name) <= _LONGEST_NAME and (close := get_close_matches(name, fields, n=1)):
+                text += f" (did you mean {close[0]}?)"
+            elif 0 < len(fields) <= _FEW:
+                text += f" (fields: {', '.join(fields)})"
         expected.setdefault(path, []).append(text)
     outer = {path[:length] for path in expected for length in range(len(path))}
     return "; ".join(
@@ -284,13 +288,6 @@ def validation_text(error: ValidationError, params: type[BaseModel] | None = Non
         for path, texts in expected.items()
         if path not in outer
     )
-
-
-def _similar(name: str, fields: Sequence[str]) -> str:
-    """Return a remark on the field that was probably meant; on all if they are few, else empty."""
-    if len(name) <= _LONGEST_NAME and (close := get_close_matches(name, fields, n=1)):
-        return f" (did you mean {close[0]}?)"
-    return f" (fields: {', '.join(fields)})" if 0 < len(fields) <= _FEW else ""
 
 
 def _fields_at(params: type[BaseModel], path: tuple[int | str, ...]) -> list[str]:

@@ -118,19 +118,15 @@ def from_deployer(secrets: Mapping[str, str], base: Base, report: Report) -> Lay
         (late, "the worker needs it to reach the deployer; set it in the environment"),
     ):
         if names:
-            shown = ", ".join(map(_shown, sorted(names)))
+            # Foreign names in a form that is safe for a log line.
+            cut = [name[:_SHOWN_CHARS] for name in sorted(names)]
+            shown = ", ".join(each if each.isidentifier() else ascii(each) for each in cut)
             report.warnings.append(f"ignored from the deployer: {shown}; {problem}")
     usable = {name: secrets[name] for name in known if name in secrets and name not in late}
     return {
         key: replace(given, where=f"{given.where} from the deployer")
         for key, given in from_environment(usable, base).items()
     }
-
-
-def _shown(name: str) -> str:
-    """Return a foreign name in a form that is safe for a log line."""
-    cut = name[:_SHOWN_CHARS]
-    return cut if cut.isidentifier() else ascii(cut)
 
 
 def key_file(layer: Layer) -> Path:

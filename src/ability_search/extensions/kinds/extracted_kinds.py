@@ -159,17 +159,11 @@ def _of_block(block: str) -> Iterator[str]:
         if end - start > LONGEST:
             end = boundaries.cut_before(text, start, start + LONGEST)
         found = text[start:end].strip()
-        if _is_sentence(found):
+        classes = classify(found)
+        unspaced = sum(letter in "hkg" for letter in classes)
+        enough = unspaced >= _FEWEST_UNSPACED or len(_WORD.findall(found)) >= _FEWEST_WORDS
+        if enough and sum(letter in "aAmhkgt " for letter in classes) >= _LETTERS * len(classes):
             yield found
-
-
-def _is_sentence(text: str) -> bool:
-    classes = classify(text)
-    letters = sum(letter in "aAmhkgt " for letter in classes)
-    if letters < _LETTERS * len(classes):
-        return False
-    unspaced = sum(letter in "hkg" for letter in classes)
-    return unspaced >= _FEWEST_UNSPACED or len(_WORD.findall(text)) >= _FEWEST_WORDS
 
 
 _EXTRACTORS: Mapping[str, Callable[[Document, Sequence[Passage]], Iterator[CandidateSentence]]] = {

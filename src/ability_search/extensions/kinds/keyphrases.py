@@ -77,7 +77,8 @@ def keywords(text: str, *, most: int = 12) -> list[str]:
             whole.add(units)
         for phrase, own in zip(_parts(units, limit), _parts(tuple(shown), limit), strict=True):
             frequency[phrase] += 1
-            written.setdefault(phrase, _joined(own))
+            between = " " if classify(own[0])[0] not in "hk" else ""
+            written.setdefault(phrase, between.join(own))
     candidates = {
         phrase: count
         for phrase, count in frequency.items()
@@ -142,7 +143,3 @@ def _runs(text: str) -> Iterator[tuple[Sequence[str], int]]:
 def _has_meaning(phrase: Phrase) -> bool:
     text = "".join(phrase)
     return len(text) > 1 and not text.isdecimal()
-
-
-def _joined(units: Sequence[str]) -> str:
-    return (" " if classify(units[0])[0] not in "hk" else "").join(units)

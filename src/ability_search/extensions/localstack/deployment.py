@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -208,7 +208,13 @@ async def complete_secrets(settings: Settings, invoke: Invoke, *, timeout: float
     missing = missing_secrets(settings)
     if not missing:
         return settings
-    found = await _requested(missing, invoke, timeout=timeout)
+    found: dict[str, SecretStr] = {}
+    try:
+        async with asyncio.timeout(timeout), asyncio.TaskGroup() as tasks:
+            for name in missing:
+                tasks.create_task(_fetch(name, invoke, found))
+    except TimeoutError:
+        log.warning("secret ability: %d of %d secrets received in time", len(found), len(missing))
     for name, secret in found.items():
         settings = _with_secret(settings, name, secret)
     settings = replace(settings, present_secrets=settings.present_secrets.union(found))
@@ -228,20 +234,6 @@ def _with_secret(settings: Settings, name: str, secret: SecretStr) -> Settings:
         text = "; ".join(message for _, message in errors_of(exc))
         raise ConfigurationError(f"{name} from the secret ability: {text}") from exc
     return settings.with_group(changed)
-
-
-async def _requested(
-    names: Collection[str], invoke: Invoke, *, timeout: float
-) -> dict[str, SecretStr]:
-    """Request several secrets concurrently; those that are received in time are returned."""
-    found: dict[str, SecretStr] = {}
-    try:
-        async with asyncio.timeout(timeout), asyncio.TaskGroup() as tasks:
-            for name in names:
-                tasks.create_task(_fetch(name, invoke, found))
-    except TimeoutError:
-        log.warning("secret ability: %d of %d secrets received in time", len(found), len(names))
-    return found
 
 
 async def _fetch(name: str, invoke: Invoke, found: dict[str, SecretStr]) -> None:

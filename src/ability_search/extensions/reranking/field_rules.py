@@ -169,21 +169,17 @@ def full_text(asked: RerankingOptions) -> FullTextSearch | None:
     option = asked.full_text
     if option is None or not option.enabled:
         return None
-    names = (_text_field(f"fullText.fields.{n}", name) for n, name in enumerate(option.fields))
-    fields = tuple(dict.fromkeys(names))
-    return FullTextSearch(option.weight, fields, option.language) if option.weight > 0 else None
-
-
-def _text_field(path: str, name: str) -> str:
-    """Return the name of a field under which its terms are indexed."""
-    field = chunk_field(path, name)
-    if field.path:
-        return metadata_field(field.path)
-    if name not in (TITLE, CONTENT):
-        raise InvalidInput(
-            path, "is not a text field", hint="Use title, content or metadata.<key>."
-        )
-    return name
+    fields: dict[str, None] = {}
+    for place, name in enumerate(option.fields):
+        path = f"fullText.fields.{place}"
+        field = chunk_field(path, name)
+        if not field.path and name not in (TITLE, CONTENT):
+            hint = "Use title, content or metadata.<key>."
+            raise InvalidInput(path, "is not a text field", hint=hint)
+        fields[metadata_field(field.path) if field.path else name] = None
+    if option.weight <= 0:
+        return None
+    return FullTextSearch(option.weight, tuple(fields), option.language)
 
 
 def _text_wanted(option: FullTextSearch, query: Query) -> Wants:

@@ -122,7 +122,17 @@ def asked_of(asks: Sequence[Read | Count]) -> tuple[Statement, Mapping[str, AskS
     if records are read.
     """
     params = Parameters()
-    asked = {f"a{place}": _query(ask, f"a{place}", params) for place, ask in enumerate(asks)}
+    asked: dict[str, AskSql] = {}
+    for place, ask in enumerate(asks):
+        name = f"a{place}"
+        if isinstance(ask.of, Records):
+            asked[name] = _recording(ask, ask.of, name, params)
+        elif isinstance(ask, Count):
+            asked[name] = _counting(ask, name, params)
+        elif isinstance(ask.of, Links):
+            asked[name] = _linking(ask, ask.of, name, params)
+        else:
+            asked[name] = _reading(ask, name, params)
     queries: dict[str, str] = {}
     if any(isinstance(ask.of, Records) for ask in asks):
         queries["clock"] = "SELECT `date.currentTimestamp`() AS ms"
@@ -151,17 +161,6 @@ def _halved(ask: Read | Count) -> Read | None:
     keys = of.names if isinstance(of, Sources) else of.handles or of.ids or of.vector_keys
     most = min(filter(None, (ask.limit, len(keys or ()))), default=_ITEMS)
     return replace(ask, limit=most // 2) if most > 1 else None
-
-
-def _query(ask: Read | Count, name: str, params: Parameters) -> AskSql:
-    """Return an ask as SQL; ``name`` is that of its query."""
-    if isinstance(ask.of, Records):
-        return _recording(ask, ask.of, name, params)
-    if isinstance(ask, Count):
-        return _counting(ask, name, params)
-    if isinstance(ask.of, Links):
-        return _linking(ask, ask.of, name, params)
-    return _reading(ask, name, params)
 
 
 # Selections
@@ -281,10 +280,18 @@ def _reading(ask: Read, name: str, params: Parameters) -> AskSql:
         columns += f"{key} AS place "
     text = f"SELECT {columns}FROM {chosen}{_where(conditions)}{order}{_limited(ask.limit)}"
 
+    def items(rows: Sequence[Row]) -> list[Any]:
+        of_chunks, columns = isinstance(ask.of, Chunks), ask.columns
+        if columns is None:
+            return list(map(chunk_record if of_chunks else source_record, rows))
+        names = [*columns.fields, *columns.cosines, *columns.products]
+        record, places = ChunkRecord if of_chunks else SourceRecord, range(len(names))
+        return [filled(record, names, (row.get(f"f{n}") for n in places)) for row in rows]
+
     def answer(rows: Sequence[Row], current: Collection | None, _now: int) -> Page:
         rows = rows if ordered else sorted(rows, key=lambda row: row[place])
         more = ask.limit is not None and len(rows) == ask.limit and ask.order != "stored"
-        return Page(_items(ask, rows), rows[-1][place] if more else None, current)
+        return Page(items(rows), rows[-1][place] if more else None, current)
 
     return AskSql({**before, name: text}, answer)
 
@@ -309,16 +316,6 @@ def _columns(columns: Columns, params: Parameters, *, of_chunks: bool) -> list[s
         ids, weights = params.bind(list(terms.ids)), params.bind(list(terms.weights))
         shown.append(f"vectorSparseDot({stored}, `vector.sparseCreate`({ids}, {weights}))")
     return shown
-
-
-def _items(ask: Read, rows: Sequence[Row]) -> list[Any]:
-    """Return the values of rows."""
-    of_chunks, columns = isinstance(ask.of, Chunks), ask.columns
-    if columns is None:
-        return list(map(chunk_record if of_chunks else source_record, rows))
-    names = [*columns.fields, *columns.cosines, *columns.products]
-    record, places = ChunkRecord if of_chunks else SourceRecord, range(len(names))
-    return [filled(record, names, (row.get(f"f{place}") for place in places)) for row in rows]
 
 
 # Counts
