@@ -141,11 +141,6 @@ class Collection(Recipe):
         """Whether there may be documents of other documents, derived kinds included."""
         return self.nested or self.kind_chunks > 0
 
-    @property
-    def embedded_share(self) -> float:
-        """Share of the chunks that is in the vector index, 0 to 1; 0 if the collection is empty."""
-        return (self.chunks - self.duplicates) / self.chunks if self.chunks else 0.0
-
     def scanned(self, *, below: int) -> bool:
         """Return whether vector search scans all embeddings: fewer than ``below``, or no graph."""
         return not self.graph or self.chunks < below

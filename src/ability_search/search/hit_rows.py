@@ -9,9 +9,9 @@ from typing import Final
 
 from ability_search.collection import Collection
 from ability_search.documents import instant
-from ability_search.search.candidates import Answer, Candidate, Candidates
+from ability_search.search.candidates import Answer, Candidate
 from ability_search.search.query import Query
-from ability_search.search.response import Degraded, Highlight, Hit, QueryResult
+from ability_search.search.response import Highlight, Hit, QueryResult
 from ability_search.search.retrievers import explained_retrieval
 from ability_search.search.stage import Ports
 from ability_search.store.pages import read_chunks
@@ -129,6 +129,10 @@ def result_of(answer: Answer) -> QueryResult:
             name: {**query.explained, **explained_retrieval(own)}
             for name, own in answer.searched.items()
         }
+    degraded = {own.collection.public_name: own.degraded for own in lists if own.degraded}
+    first = next(iter(degraded.values()), None)
+    if first is not None and query.several:
+        first = first.model_copy(update={"collections": list(degraded)})
     hyde = asked.hypothetical_answer is not None and any(own.mode != "keyword" for own in lists)
     return QueryResult(
         results=answer.hits,
@@ -140,17 +144,8 @@ def result_of(answer: Answer) -> QueryResult:
         hyde=True if hyde else None,
         relevance=answer.relevance,
         understood=query.understood,
-        degraded=_degraded(lists, several=query.several),
+        degraded=first,
         warnings=answer.warnings or None,
         timings=answer.clock.finished(),
         explain=(next(iter(explained.values())) if single else explained) if explained else None,
     )
-
-
-def _degraded(lists: Sequence[Candidates], *, several: bool) -> Degraded | None:
-    """Return the first degradation, with the names of all degraded collections of several."""
-    degraded = {own.collection.public_name: own.degraded for own in lists if own.degraded}
-    first = next(iter(degraded.values()), None)
-    if first is None or not several:
-        return first
-    return first.model_copy(update={"collections": list(degraded)})

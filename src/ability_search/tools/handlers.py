@@ -125,7 +125,8 @@ class _Table:
         """search-reindex."""
         if value.clear:
             deleted = await self._services.reindexing.clear(value.collection)
-            return responses.cleared_result(value.collection, deleted)
+            text = f"deleted {deleted} chunks; the collection keeps its settings"
+            return results.ReindexResult(collection=value.collection, deleted=deleted, message=text)
         if value.cancel:
             job = await self._services.reindexing.cancel(value.collection)
             return responses.ordered_result(job, "cancelled")

@@ -129,7 +129,14 @@ async def _any_client(
     from ability_search.extensions.localstack.supervisor import temporary_stack
 
     async with AsyncExitStack() as stack:
-        client = None if temporary else await _open_present(stack, broker)
+        client = None
+        if not temporary:
+            usual = new_client(broker)
+            try:
+                client = await stack.enter_async_context(usual)
+            except NotConnected:
+                if not usual.target.assumed:
+                    raise
         if client is None:
             settings = client_settings()
             directory = data_dir or settings.files.cache_dir / "eval"
@@ -139,17 +146,6 @@ async def _any_client(
             await stack.enter_async_context(client)
             client.target = replace(target, stack=running)
         yield client
-
-
-async def _open_present(stack: AsyncExitStack, broker: str | None) -> ToolClient | None:
-    """Return a client of the usual target; ``None`` if it is only assumed and not reachable."""
-    client = new_client(broker)
-    try:
-        return await stack.enter_async_context(client)
-    except NotConnected:
-        if not client.target.assumed:
-            raise
-        return None
 
 
 @command(group, "compare")

@@ -348,17 +348,13 @@ def _children(container: Node) -> Iterator[Node]:
             depth += 1
             continue
         if node.is_named:
-            yield _only_child(node) if node.type == "expression_statement" else node
+            alone = node.type == "expression_statement" and node.named_child_count == 1
+            yield (node.named_child(0) if alone else None) or node
         more = cursor.goto_next_sibling()
         while not more and depth:
             cursor.goto_parent()
             depth -= 1
             more = cursor.goto_next_sibling()
-
-
-def _only_child(node: Node) -> Node:
-    child = node.named_child(0) if node.named_child_count == 1 else None
-    return node if child is None else child
 
 
 def _definition(node: Node) -> Node | None:

@@ -216,24 +216,19 @@ async def complete_secrets(settings: Settings, invoke: Invoke, *, timeout: float
     except TimeoutError:
         log.warning("secret ability: %d of %d secrets received in time", len(found), len(missing))
     for name, secret in found.items():
-        settings = _with_secret(settings, name, secret)
+        spec = all_settings().by_env.get(name)
+        if spec is None:
+            continue
+        group = settings.of(spec.group)
+        values = dict(group) | {spec.attribute: secret.get_secret_value()}
+        try:
+            settings = settings.with_group(type(group).model_validate(values))
+        except ValidationError as exc:
+            text = "; ".join(message for _, message in errors_of(exc))
+            raise ConfigurationError(f"{name} from the secret ability: {text}") from exc
     settings = replace(settings, present_secrets=settings.present_secrets.union(found))
     require_secrets(settings)
     return settings
-
-
-def _with_secret(settings: Settings, name: str, secret: SecretStr) -> Settings:
-    spec = all_settings().by_env.get(name)
-    if spec is None:
-        return settings
-    group = settings.of(spec.group)
-    values = dict(group) | {spec.attribute: secret.get_secret_value()}
-    try:
-        changed = type(group).model_validate(values)
-    except ValidationError as exc:
-        text = "; ".join(message for _, message in errors_of(exc))
-        raise ConfigurationError(f"{name} from the secret ability: {text}") from exc
-    return settings.with_group(changed)
 
 
 async def _fetch(name: str, invoke: Invoke, found: dict[str, SecretStr]) -> None:

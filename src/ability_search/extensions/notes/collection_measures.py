@@ -208,7 +208,13 @@ def collection_graph(
     others = {name: _both_ways(_matrix(each, count)) for name, each in edges.items()}
     others["similarity"] = vector_measures.neighbour_graph(neighbours, least=SIMILAR)
     rest = sum(others.values(), sparse.csr_array((count, count)))
-    links = _matrix(_links(records, first), count)
+    named = (
+        (first[record.source], end, float(link.get("weight", 1.0)))
+        for record in records
+        for link in record.links
+        if (end := first.get(str(link["target"]))) is not None
+    )
+    links = _matrix(named, count)
     both = _both_ways(links)
     return CollectionGraph(
         kinds={"link": both, **others},
@@ -230,14 +236,6 @@ def _matrix(edges: Iterable[Edge], count: int) -> sparse.csr_array:
 
 def _both_ways(graph: sparse.csr_array) -> sparse.csr_array:
     return sparse.csr_array(graph.maximum(graph.T))
-
-
-def _links(records: Iterable[SourceRecord], first: Mapping[str, int]) -> Iterator[Edge]:
-    for record in records:
-        for link in record.links:
-            end = first.get(str(link["target"]))
-            if end is not None:
-                yield first[record.source], end, float(link.get("weight", 1.0))
 
 
 def _groups(
