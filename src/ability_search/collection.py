@@ -141,11 +141,6 @@ class Collection(Recipe):
         """Whether there may be documents of other documents, derived kinds included."""
         return self.nested or self.kind_chunks > 0
 
-    @property
-    def embedded_share(self) -> float:
-        """Share of the chunks that is in the vector index, 0 to 1; 0 if the collection is empty."""
-        return (self.chunks - self.duplicates) / self.chunks if self.chunks else 0.0
-
     def scanned(self, *, below: int) -> bool:
         """Return whether vector search scans all embeddings: fewer than ``below``, or no graph."""
         return not self.graph or self.chunks < below
@@ -153,11 +148,6 @@ class Collection(Recipe):
     def kinds_scanned(self, *, below: int) -> bool:
         """Return the same as :meth:`scanned`, for the derived kinds."""
         return not self.kind_graph or self.kind_chunks < below
-
-    @property
-    def average_tokens(self) -> float:
-        """Mean tokens per chunk; 0 if the collection is empty."""
-        return self.tokens / self.chunks if self.chunks else 0.0
 
 
 def new_collection(
@@ -216,15 +206,14 @@ def is_collection_name(name: str) -> bool:
 
 def proposed_name(text: str) -> str:
     """Return a text made a valid collection name; empty if it has no letter or digit."""
-    characters = (each if _is_usable(each) else "\0" for each in normalize("NFC", text))
+    characters = (
+        # Vowel signs of Indic scripts, for one, are marks.
+        each if each in "._-" or each.isalnum() or category(each).startswith("M") else "\0"
+        for each in normalize("NFC", text)
+    )
     usable = re.sub("\0+", "-", "".join(characters))
     begin = next((place for place, each in enumerate(usable) if each.isalnum()), len(usable))
     return usable[begin : begin + LONGEST_NAME]
-
-
-def _is_usable(character: str) -> bool:
-    # Vowel signs of Indic scripts, for one, are marks.
-    return character in "._-" or character.isalnum() or category(character).startswith("M")
 
 
 def checked_name(name: str) -> str:

@@ -60,9 +60,15 @@ async def retry(
     stop: stop_base = stop_never if attempts is None else stop_after_attempt(attempts)
     if within is not None:
         stop |= stop_before_delay(within - (time.monotonic() - started))
+
+    def wait(state: RetryCallState) -> float:
+        error = state.outcome.exception() if state.outcome else None
+        named: float | None = getattr(error, "retry_after", None)
+        return pause(state) if named is None else float(named)
+
     async for attempt in AsyncRetrying(
         stop=stop,
-        wait=lambda state: _pause(state, pause),
+        wait=wait,
         retry=retry_if_exception(when),
         before_sleep=lambda _: meter.add(RETRIES, 1, target),
         reraise=True,
@@ -77,9 +83,3 @@ async def retry(
 def growing(first: float, *, longest: float) -> Pause:
     """Return random pauses of at most ``first`` seconds, twice as much each time."""
     return wait_random_exponential(multiplier=first, max=longest)
-
-
-def _pause(state: RetryCallState, otherwise: Pause) -> float:
-    error = state.outcome.exception() if state.outcome else None
-    named: float | None = getattr(error, "retry_after", None)
-    return otherwise(state) if named is None else float(named)

@@ -115,7 +115,13 @@ def calling(tool_input: Any) -> Iterator[Context]:
     if context is not None:
         yield context
         return
-    with handling(_hints(tool_input)) as context:
+    hints = tool_input.get(ROUTING_KEY) if isinstance(tool_input, Mapping) else None
+    if isinstance(hints, Raw):
+        try:
+            hints = decode(hints)
+        except ProtocolError:
+            hints = None
+    with handling(hints if isinstance(hints, dict) else {}) as context:
         yield context
 
 
@@ -142,13 +148,3 @@ def headers() -> dict[str, str]:
 def from_headers(headers: Mapping[str, str]) -> dict[str, str | None]:
     """Read the context from the headers of an HTTP request, for :func:`handling`."""
     return {name: headers.get(header) for name, header in _HEADERS.items()}
-
-
-def _hints(tool_input: Any) -> dict[str, Any]:
-    hints = tool_input.get(ROUTING_KEY) if isinstance(tool_input, Mapping) else None
-    if isinstance(hints, Raw):
-        try:
-            hints = decode(hints)
-        except ProtocolError:
-            return {}
-    return hints if isinstance(hints, dict) else {}

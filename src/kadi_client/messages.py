@@ -77,7 +77,13 @@ def decode_frame(text: str | bytes) -> Frame:
         ProtocolError: with code -32700 if it is not JSON, -32600 if it is not one JSON-RPC object.
     """
     try:
-        frame = _decode_leniently(text)
+        try:
+            frame = _frames.decode(text)
+        except msgspec.ValidationError:
+            raise
+        except (msgspec.DecodeError, UnicodeError):
+            # Unpaired surrogates, which JavaScript writes as escapes, become U+FFFD.
+            frame = _frames.decode(without_halves(text if isinstance(text, str) else text.decode()))
     except msgspec.ValidationError as exc:
         raise ProtocolError(f"not a JSON-RPC object: {exc}", code=INVALID_REQUEST) from exc
     except (msgspec.DecodeError, UnicodeError, RecursionError) as exc:
@@ -87,26 +93,16 @@ def decode_frame(text: str | bytes) -> Frame:
     return frame
 
 
-def _decode_leniently(text: str | bytes) -> Frame:
-    """Decode; unpaired surrogates, which JavaScript writes as escapes, become U+FFFD."""
-    try:
-        return _frames.decode(text)
-    except msgspec.ValidationError:
-        raise
-    except (msgspec.DecodeError, UnicodeError):
-        return _frames.decode(without_halves(text if isinstance(text, str) else text.decode()))
-
-
 def without_halves(text: str) -> str:
     """Return JSON text with the escapes of unpaired surrogates replaced by U+FFFD.
 
     Only the first ``_MOST_ESCAPES`` escapes of surrogates are looked at.
     """
-    return _SURROGATES.sub(_without_half, text, count=_MOST_ESCAPES)
 
+    def without_half(escape: re.Match[str]) -> str:
+        return rf"{escape['before']}\ufffd" if escape["half"] else escape[0]
 
-def _without_half(escape: re.Match[str]) -> str:
-    return rf"{escape['before']}\ufffd" if escape["half"] else escape[0]
+    return _SURROGATES.sub(without_half, text, count=_MOST_ESCAPES)
 
 
 def decode(raw: Raw | bytes | str) -> Any:

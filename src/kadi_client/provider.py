@@ -391,8 +391,11 @@ def _call_result(result: Any, *, structured: bool) -> Mapping[str, Any]:
             an output schema.
     """
     value = messages.decode(result) if isinstance(result, messages.Raw) else result
-    if isinstance(value, Mapping) and _is_call_result(value):
-        return value
+    if isinstance(value, Mapping):
+        content = value.get("content")
+        blocks = isinstance(content, list) and content and all(map(_is_block, content))
+        if blocks or isinstance(value.get("structuredContent"), Mapping):
+            return value
     failed = isinstance(value, Mapping) and value.get("success") is False
     shaped: dict[str, Any] = {
         "content": [{"type": "text", "text": messages.encode(result).decode()}],
@@ -401,13 +404,6 @@ def _call_result(result: Any, *, structured: bool) -> Mapping[str, Any]:
     if structured and isinstance(value, Mapping) and not failed:
         shaped["structuredContent"] = result
     return shaped
-
-
-def _is_call_result(value: Mapping[str, Any]) -> bool:
-    content = value.get("content")
-    if isinstance(content, list) and content and all(map(_is_block, content)):
-        return True
-    return isinstance(value.get("structuredContent"), Mapping)
 
 
 def _is_block(block: Any) -> bool:

@@ -240,7 +240,12 @@ class Reconnecting(ABC):
 
             def take_up() -> None:
                 opening.reschedule(None)
-                self._take_up(session)
+                self._session = session
+                self.sessions += 1
+                self._ready_at = asyncio.get_running_loop().time()
+                self._decided.set()
+                logger.info("connected to %s as %s", self._address, session.agent_id)
+                self._ready(session)
 
             try:
                 await session.run(
@@ -255,14 +260,6 @@ class Reconnecting(ABC):
                 raise
             finally:
                 await socket.close()
-
-    def _take_up(self, session: Session) -> None:
-        self._session = session
-        self.sessions += 1
-        self._ready_at = asyncio.get_running_loop().time()
-        self._decided.set()
-        logger.info("connected to %s as %s", self._address, session.agent_id)
-        self._ready(session)
 
     def _give_up(self, session: Session) -> None:
         if self._session is not session:

@@ -114,7 +114,12 @@ def _approved(
 ) -> dict[str, str]:
     """Return the secrets in an answer; raises as :func:`request_secrets`."""
     if answer["status"] == "rejected":
-        raise SecretsRejected(_reason(answer.get("reason")))
+        given = answer.get("reason")
+        text = given.strip() if isinstance(given, str) else ""
+        text = "".join(char if char.isprintable() else " " for char in text)
+        if len(text) > _MAX_REASON_CHARS:
+            text = f"{text[:_MAX_REASON_CHARS]}..."
+        raise SecretsRejected(text or None)
     encrypted = answer.get("encrypted")
     if not isinstance(encrypted, str) or not encrypted:
         raise SecretsUnreadable("the deployer approved, but sent no secrets")
@@ -137,11 +142,3 @@ def _approved(
     if missing := [name for name in required if name not in secrets]:
         raise SecretsMissing(missing)
     return secrets
-
-
-def _reason(given: object) -> str | None:
-    """Return the deployer's reason, printable and truncated."""
-    if not isinstance(given, str) or not given.strip():
-        return None
-    text = "".join(char if char.isprintable() else " " for char in given.strip())
-    return text if len(text) <= _MAX_REASON_CHARS else f"{text[:_MAX_REASON_CHARS]}..."

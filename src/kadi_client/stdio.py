@@ -163,18 +163,17 @@ class _Peer(Caller):
                 raise item
             message = decode_frame(item.body)
             id_ = message.id if message.has_id else None
-            return message.is_response or peer._act(message)
+            if message.is_response:
+                return True
+            if message.method == "kadi.ability.cancel":
+                peer.provider.cancel(str(read(message.params, CancelParams).request_id))
+            if message.has_id:
+                peer._answer(message)
+            return message.method not in _LEAVING
         except ProtocolError as exc:
             logger.warning("message refused: %s", exc)
             peer.fail(id_, str(exc), code=exc.code)
             return True
-
-    def _act(self, message: Frame) -> bool:
-        if message.method == "kadi.ability.cancel":
-            self.provider.cancel(str(read(message.params, CancelParams).request_id))
-        if message.has_id:
-            self._answer(message)
-        return message.method not in _LEAVING
 
     def _answer(self, message: Frame) -> None:
         if message.method in ("kadi.ability.request", "invoke"):

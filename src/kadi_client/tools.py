@@ -196,7 +196,11 @@ def encoded(answer: BaseModel) -> Raw:
     tenths of a second in which no other thread runs.
     """
     values = {name: getattr(answer, name) for name in type(answer).model_fields}
-    lists = {name for name, value in values.items() if _is_long(value)}
+    lists = {
+        name
+        for name, value in values.items()
+        if isinstance(value, list) and len(value) > _SHORT and isinstance(value[0], BaseModel)
+    }
     if not lists:
         return Raw(_json(answer))
     members = []
@@ -207,10 +211,6 @@ def encoded(answer: BaseModel) -> Raw:
         elif values[name] is not None:
             members.append(_json(answer, include={name})[1:-1])
     return Raw(b"{%b}" % b",".join(members))
-
-
-def _is_long(value: Any) -> bool:
-    return isinstance(value, list) and len(value) > _SHORT and isinstance(value[0], BaseModel)
 
 
 def _json(value: BaseModel, *, include: set[str] | None = None) -> bytes:
@@ -270,11 +270,17 @@ def validation_text(error: ValidationError, params: type[BaseModel] | None = Non
     expected: dict[tuple[int | str, ...], list[str]] = {}
     for item in error.errors(include_url=False, include_input=False, include_context=False):
         text = _IN_WORDS.get(item["type"]) or item["msg"].removeprefix("Value error, ")
-        path = _wire_path(item["loc"])
+        # Without the steps that name the forms of a field.
+        steps = (step for step in item["loc"][1:] if not _FORM.fullmatch(str(step)))
+        path = (*item["loc"][:1], *steps)
         if len(expected) == _MOST_PATHS and path not in expected:
             break
         if params is not None and item["type"] == "extra_forbidden":
-            text += _similar(str(path[-1]), _fields_at(params, path[:-1]))
+            name, fields = str(path[-1]), _fields_at(params, path[:-1])
+            if len(name) <= _LONGEST_NAME and (close := get_close_matches(name, fields, n=1)):
+                text += f" (did you mean {close[0]}?)"
+            elif 0 < len(fields) <= _FEW:
+                text += f" (fields: {', '.join(fields)})"
         expected.setdefault(path, []).append(text)
     outer = {path[:length] for path in expected for length in range(len(path))}
     return "; ".join(
@@ -282,18 +288,6 @@ def validation_text(error: ValidationError, params: type[BaseModel] | None = Non
         for path, texts in expected.items()
         if path not in outer
     )
-
-
-def _wire_path(loc: tuple[int | str, ...]) -> tuple[int | str, ...]:
-    """Return the path of an error without the steps that name the forms of a field."""
-    return loc[:1] + tuple(step for step in loc[1:] if not _FORM.fullmatch(str(step)))
-
-
-def _similar(name: str, fields: Sequence[str]) -> str:
-    """Return a remark on the field that was probably meant; on all if they are few, else empty."""
-    if len(name) <= _LONGEST_NAME and (close := get_close_matches(name, fields, n=1)):
-        return f" (did you mean {close[0]}?)"
-    return f" (fields: {', '.join(fields)})" if 0 < len(fields) <= _FEW else ""
 
 
 def _fields_at(params: type[BaseModel], path: tuple[int | str, ...]) -> list[str]:

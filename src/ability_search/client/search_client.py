@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any, Self, TypeVar, Unpack
@@ -266,7 +266,13 @@ class SearchClient:
             ValueError: if there are no documents.
         """
         total: results.IndexResult | None = None
-        for batch in self._batches(documents):
+        limits = self._opened.settings.limits
+        for batch in batches(
+            (_json(inputs.DocumentInput.model_validate(each)) for each in documents),
+            lambda document: len(msgspec.json.encode(document)),
+            most=min(BATCH_DOCUMENTS, limits.batch_documents),
+            most_bytes=min(BATCH_BYTES, limits.batch_bytes),
+        ):
             answer = await self._call(
                 "search-index",
                 results.IndexResult,
@@ -429,19 +435,6 @@ class SearchClient:
         if self._tools is None:
             raise RuntimeError("not open: use `async with SearchClient(...) as search`")
         return self._tools
-
-    def _batches(self, documents: Iterable[DocumentLike]) -> Iterator[list[dict[str, Any]]]:
-        limits = self._opened.settings.limits
-        return batches(
-            map(_document, documents),
-            lambda document: len(msgspec.json.encode(document)),
-            most=min(BATCH_DOCUMENTS, limits.batch_documents),
-            most_bytes=min(BATCH_BYTES, limits.batch_bytes),
-        )
-
-
-def _document(given: DocumentLike) -> dict[str, Any]:
-    return _json(inputs.DocumentInput.model_validate(given))
 
 
 def _json(checked: BaseModel) -> dict[str, Any]:

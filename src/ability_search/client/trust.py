@@ -13,7 +13,6 @@ from urllib.parse import urlsplit
 
 from ability_search.config.model_settings import Embedding, Expansion, ModelServer, RerankerSettings
 from ability_search.config.schema import Broker, Settings
-from ability_search.config.setting_fields import Url
 from ability_search.config.sources import base_of, in_base_directory
 from ability_search.errors import ConfigurationError, InvalidInput
 from kadi_client.addresses import is_loopback, split_addresses
@@ -45,7 +44,11 @@ def require_trusted(
     remedies: list[str] = []
     for group in groups:
         where = settings.found_addresses.get(group)
-        url = _address(settings, group)
+        chosen, url = settings.of(group), None
+        if isinstance(chosen, Broker):
+            url = chosen.url
+        elif chosen.transport == "api":
+            url = chosen.api_url
         if where is None or url is None:
             continue
         origins = list(map(_origin, split_addresses(url.get_secret_value())))
@@ -95,13 +98,6 @@ def _trusted(environ: Mapping[str, str]) -> frozenset[str]:
         return frozenset()
     except (OSError, UnicodeDecodeError) as exc:
         raise ConfigurationError(f"{path}: cannot be read") from exc
-
-
-def _address(settings: Settings, group: type[Broker | ModelServer]) -> Url | None:
-    chosen = settings.of(group)
-    if isinstance(chosen, Broker):
-        return chosen.url
-    return chosen.api_url if chosen.transport == "api" else None
 
 
 def _origin(address: str) -> str:

@@ -95,18 +95,16 @@ def choose_brokers(
     known: dict[str, BrokerEntry] = {}
     cards = {entry.name: entry for entry in card.brokers}
     for name in dict.fromkeys((*ORDER, *cards, *connections)):
-        entry = _merged(connections.get(name), cards.get(name))
+        entry, card_entry = connections.get(name), cards.get(name)
+        if entry is None or card_entry is None:
+            entry = entry or card_entry
+        else:  # the entry of config.toml is completed by that of agent.json
+            entry = replace(entry, networks=entry.networks or card_entry.networks)
+            if not entry.url:
+                entry = replace(entry, url=card_entry.url, where=card_entry.where)
         if entry is not None and entry.url is not None:
             first = known.setdefault(entry.url, entry)
             networks = tuple(dict.fromkeys((*first.networks, *entry.networks)))
             known[entry.url] = replace(first, networks=networks)
     entries = tuple(known.values()) or (connections.get("local", BrokerEntry("local")),)
     return entries if override is None else (known.get(override, entries[0]),)
-
-
-def _merged(own: BrokerEntry | None, card: BrokerEntry | None) -> BrokerEntry | None:
-    """Return the entry of config.toml, completed by that of agent.json."""
-    if own is None or card is None:
-        return own or card
-    own = replace(own, networks=own.networks or card.networks)
-    return own if own.url else replace(own, url=card.url, where=card.where)

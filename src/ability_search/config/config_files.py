@@ -62,7 +62,11 @@ def find_own(kind: FileKind, start: Path, report: Report) -> Found:
         try:
             content = read_file(path)
         except ConfigurationError as exc:
-            if _is_marked(path, kind.marker):
+            try:
+                marked = kind.marker.search(path.read_bytes()) is not None
+            except OSError:
+                marked = True
+            if marked:
                 report.problems += exc.problems
                 break
         else:
@@ -72,14 +76,6 @@ def find_own(kind: FileKind, start: Path, report: Report) -> Found:
                 continue
         report.warnings.append(f"{path} is ignored: {kind.lacks}")
     return Found(None, {})
-
-
-def _is_marked(path: Path, marker: re.Pattern[bytes]) -> bool:
-    """Return whether a file has the marker, or is not readable."""
-    try:
-        return marker.search(path.read_bytes()) is not None
-    except OSError:
-        return True
 
 
 def read_file(path: Path) -> dict[str, Any]:

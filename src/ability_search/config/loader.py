@@ -137,15 +137,12 @@ def _group(kind: type[G], layer: Layer, problems: list[str], /, **further: objec
         return kind.model_validate(values | further)
     except ValidationError as exc:
         for loc, message in errors_of(exc):
-            problems.append(f"{_where(loc, given)}: {message}")
+            # A rule about several values names all sources.
+            where = ", ".join(item.where for item in given.values() if item.where != "default")
+            if loc:
+                where = ".".join([given[str(loc[0])].where, *map(str, loc[1:])])
+            problems.append(f"{where}: {message}")
         return None
-
-
-def _where(loc: tuple[int | str, ...], given: Mapping[str, Given]) -> str:
-    """Return the source of an invalid value; for a rule about several values, all sources."""
-    if loc:
-        return ".".join([given[str(loc[0])].where, *map(str, loc[1:])])
-    return ", ".join(item.where for item in given.values() if item.where != "default")
 
 
 def errors_of(exc: ValidationError) -> list[tuple[tuple[int | str, ...], str]]:

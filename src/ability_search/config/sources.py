@@ -118,19 +118,15 @@ def from_deployer(secrets: Mapping[str, str], base: Base, report: Report) -> Lay
         (late, "the worker needs it to reach the deployer; set it in the environment"),
     ):
         if names:
-            shown = ", ".join(map(_shown, sorted(names)))
+            # Foreign names in a form that is safe for a log line.
+            cut = [name[:_SHOWN_CHARS] for name in sorted(names)]
+            shown = ", ".join(each if each.isidentifier() else ascii(each) for each in cut)
             report.warnings.append(f"ignored from the deployer: {shown}; {problem}")
     usable = {name: secrets[name] for name in known if name in secrets and name not in late}
     return {
         key: replace(given, where=f"{given.where} from the deployer")
         for key, given in from_environment(usable, base).items()
     }
-
-
-def _shown(name: str) -> str:
-    """Return a foreign name in a form that is safe for a log line."""
-    cut = name[:_SHOWN_CHARS]
-    return cut if cut.isidentifier() else ascii(cut)
 
 
 def key_file(layer: Layer) -> Path:
@@ -249,7 +245,10 @@ def _refusal(key: object, value: object) -> str | None:
         return "expected a string as key"
     spec = all_settings().by_key.get(key)
     if spec is None:
-        return _unknown(key)
+        if key in _ELSEWHERE:
+            return f"not a setting of this file: {_ELSEWHERE[key]}"
+        nearest = difflib.get_close_matches(key, all_settings().by_key, n=1)
+        return f"unknown key; did you mean {nearest[0]}?" if nearest else "unknown key; see README"
     if spec.kind == "secret":
         return _belongs(spec.env[0])
     if value is None:
@@ -275,10 +274,3 @@ def _belongs(env: str) -> str:
         f"secrets are not allowed in this file: remove it, and set it with"
         f" `ability-search secret set {env}` or as {env} in the environment"
     )
-
-
-def _unknown(key: str) -> str:
-    if key in _ELSEWHERE:
-        return f"not a setting of this file: {_ELSEWHERE[key]}"
-    nearest = difflib.get_close_matches(key, all_settings().by_key, n=1)
-    return f"unknown key; did you mean {nearest[0]}?" if nearest else "unknown key; see README"

@@ -56,8 +56,9 @@ def stored_secrets(document: Mapping[str, Any], path: Path, vault: str) -> dict[
     found: dict[str, str] = {}
     problems: list[str] = []
     for part in ("vaults", "secrets"):
-        table = _table(document, part, vault)
-        for key, value in table.items():
+        outer = document.get(part)
+        table = outer.get(vault) if isinstance(outer, Mapping) else None
+        for key, value in table.items() if isinstance(table, Mapping) else ():
             if not SECRET_NAME.fullmatch(key):
                 continue
             if isinstance(value, str):
@@ -111,12 +112,6 @@ def _cannot_decrypt(path: Path, vault: str, key: str, problem: str) -> Configura
 def associated(vault: str, key: str) -> bytes:
     """Return the associated data of a secret."""
     return f"ability-search/secrets/1\0{vault}\0{key}".encode()
-
-
-def _table(document: Mapping[str, Any], part: str, vault: str) -> Mapping[str, Any]:
-    outer = document.get(part)
-    inner = outer.get(vault) if isinstance(outer, Mapping) else None
-    return inner if isinstance(inner, Mapping) else {}
 
 
 def load_key(path: Path) -> bytes:

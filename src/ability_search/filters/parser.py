@@ -18,7 +18,6 @@ from ability_search.filters.tree import (
     Not,
     OneOf,
     Order,
-    Ordered,
     Pattern,
     Scalar,
     combine,
@@ -191,7 +190,13 @@ class _Parser:
 
     def _compare(self, at: str, field: Field, order: Order, operand: object) -> Filter:
         if field.name != "createdAt":
-            return Compare(field, order, self._ordered(at, field, operand))
+            text = field.name in _TEXT_FIELDS
+            if not text and (
+                isinstance(operand, bool) or not isinstance(operand, int | float | str)
+            ):
+                problem = f"is {json_type(operand)}, only strings and numbers can be ordered"
+                raise InvalidInput(at, problem)
+            return Compare(field, order, self._scalar(at, field, operand))
         start, end = instants(at, operand)
         if order in (">", "<="):
             return Compare(field, ">=" if order == ">" else "<", end)
@@ -232,14 +237,6 @@ class _Parser:
         if field.name in _TEXT_FIELDS:
             return checked_text(at, value, _LONGEST_TEXT)
         return checked_scalar(at, value, _LONGEST_TEXT)
-
-    def _ordered(self, at: str, field: Field, value: object) -> Ordered:
-        text = field.name in _TEXT_FIELDS
-        if not text and (isinstance(value, bool) or not isinstance(value, int | float | str)):
-            raise InvalidInput(
-                at, f"is {json_type(value)}, only strings and numbers can be ordered"
-            )
-        return self._scalar(at, field, value)
 
     def _list(self, at: str, value: object) -> list[object] | tuple[object, ...]:
         if not isinstance(value, list | tuple):

@@ -51,7 +51,12 @@ def _holds(
         case tree.HasElement(_, wanted):
             return isinstance(value, list | tuple) and _equals(value, wanted)
         case tree.Compare(_, order, wanted):
-            return _ordered(order, value, wanted)
+            kind, compare = _kind(value), _ORDERS[order]
+            if kind is None or kind is not _kind(wanted):
+                return False
+            if isinstance(value, float) or isinstance(wanted, float):
+                return compare(float(value), float(wanted))
+            return compare(value, wanted)
         case _:
             return (
                 isinstance(value, str) and re.compile(condition.regex).fullmatch(value) is not None
@@ -82,15 +87,6 @@ def _equals(value: Any, wanted: tree.Scalar | tuple[tree.Scalar, ...]) -> bool:
 
 def _same(value: Any, wanted: tree.Scalar) -> bool:
     return _kind(value) is _kind(wanted) and bool(value == wanted)
-
-
-def _ordered(order: tree.Order, value: Any, wanted: tree.Ordered) -> bool:
-    kind = _kind(value)
-    if kind is None or kind is not _kind(wanted):
-        return False
-    if isinstance(value, float) or isinstance(wanted, float):
-        return _ORDERS[order](float(value), float(wanted))
-    return _ORDERS[order](value, wanted)
 
 
 def _kind(value: Any) -> type | None:

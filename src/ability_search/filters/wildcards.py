@@ -110,7 +110,12 @@ def glob_regex(glob: str) -> tuple[str, str]:
             case "one":
                 compiler.one("[^/]")
             case "members":
-                compiler.one(_class(token["members"], negated=bool(token["negated"])))
+                ranges = []
+                for low, high, single in _MEMBERS.findall(token["members"]):
+                    if low > high:
+                        raise ValueError(f"the range {low}-{high} is reversed")
+                    ranges.append(_member(single) if single else f"{_member(low)}-{_member(high)}")
+                compiler.one(f"(?!/)[{'^' if token['negated'] else ''}{''.join(ranges)}]")
             case "open":
                 raise ValueError(
                     f"the [ at position {token.start()} is not closed; write [[] for a literal ["
@@ -118,15 +123,6 @@ def glob_regex(glob: str) -> tuple[str, str]:
             case _:
                 compiler.literal(token[0])
     return compiler.regex(), compiler.prefix
-
-
-def _class(members: str, *, negated: bool) -> str:
-    ranges = []
-    for low, high, single in _MEMBERS.findall(members):
-        if low > high:
-            raise ValueError(f"the range {low}-{high} is reversed")
-        ranges.append(_member(single) if single else f"{_member(low)}-{_member(high)}")
-    return f"(?!/)[{'^' if negated else ''}{''.join(ranges)}]"
 
 
 def like_regex(pattern: str, *, ignore_case: bool = False) -> tuple[str, str]:

@@ -79,9 +79,15 @@ class RemoteChat(ModelClient):
             async with aclosing(parts):
                 async for part in parts:
                     answer += part
-                    if len(_said(answer)) >= enough:
+                    thinks = answer.lstrip().startswith(_THOUGHT[0])
+                    said = answer.partition(_THOUGHT[1])[2] if thinks else answer
+                    if len(said) >= enough:
                         break
-        return _without_thought(answer)
+        # The first mark may be in the prompt of the server.
+        _, closed, said = answer.rpartition(_THOUGHT[1])
+        if not closed and said.lstrip().startswith(_THOUGHT[0]) or closed and not said.strip():
+            raise _unusable(f"the language model only thought, in {_MOST_TOKENS} tokens")
+        return said
 
     async def stream(
         self, system: str, user: str, *, model: str | None, timeout: float, tokens: int
@@ -213,21 +219,6 @@ def answer_lines(answer: str, instruction: str) -> Iterator[str]:
             continue
         seen.add(folded)
         yield text
-
-
-def _said(text: str) -> str:
-    """Return what a model said so far after it thought."""
-    if not text.lstrip().startswith(_THOUGHT[0]):
-        return text
-    return text.partition(_THOUGHT[1])[2]
-
-
-def _without_thought(text: str) -> str:
-    # The first mark may be in the prompt of the server.
-    thought, closed, answer = text.rpartition(_THOUGHT[1])
-    if not closed and answer.lstrip().startswith(_THOUGHT[0]) or closed and not answer.strip():
-        raise _unusable(f"the language model only thought, in {_MOST_TOKENS} tokens")
-    return answer
 
 
 def _check_whole(answer: Any, tokens: int) -> None:

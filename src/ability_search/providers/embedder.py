@@ -222,7 +222,12 @@ class RemoteEmbedder(ModelClient):
         """Embed the first ``texts``; suspected ones when the server embeds another text again."""
         async with self._suspecting[model] if suspected else nullcontext():
             if suspected:
-                await self._wait_for_server(model, call)
+                call.extend(self._timeout * _QUICK if call.timeout > self._timeout else 0.0)
+                try:
+                    await self._request(model, [_KNOWN_TEXT], call)
+                except Unanswered as exc:
+                    raise EmbeddingUnavailable(str(exc), hint=exc.hint) from exc.__cause__
+                call.extend()
             try:
                 vectors = await self._request(model, texts, call)
             except TextsRefused:
@@ -230,15 +235,6 @@ class RemoteEmbedder(ModelClient):
                 raise
         call.extend()
         return vectors
-
-    async def _wait_for_server(self, model: str, call: _Call) -> None:
-        """Return when the server embeds a text; raises as :meth:`embed` if it does not."""
-        call.extend(self._timeout * _QUICK if call.timeout > self._timeout else 0.0)
-        try:
-            await self._request(model, [_KNOWN_TEXT], call)
-        except Unanswered as exc:
-            raise EmbeddingUnavailable(str(exc), hint=exc.hint) from exc.__cause__
-        call.extend()
 
     async def _request(self, model: str, texts: Sequence[str], call: _Call) -> Vector:
         """Embed the first ``texts`` in one request, as many as the speed of the model allows.

@@ -78,7 +78,12 @@ class ModelServers:
         async with http_client(propagate=self.settings.tracing.propagate) as client:
             url = chosen.api_url.get_secret_value()
             transport = OverHttp(service, client, url, api_key=chosen.api_key)
-            yield _metered_http(transport, f"/v1/{service.route}", self.meter)
+
+            async def metered(request: Mapping[str, Any], *, timeout: float) -> Any:
+                answer = transport(request, timeout=timeout)
+                return await metered_rpc(self.meter, f"/v1/{service.route}", answer)
+
+            yield metered
 
 
 def metered_invoke(invoke: Invoke, meter: Meter) -> Invoke:
@@ -95,10 +100,3 @@ def metered_invoke(invoke: Invoke, meter: Meter) -> Invoke:
         return await metered_rpc(meter, tool, answer)
 
     return invoke if meter is UNMETERED else metered
-
-
-def _metered_http(transport: Transport, route: str, meter: Meter) -> Transport:
-    async def metered(request: Mapping[str, Any], *, timeout: float) -> Any:
-        return await metered_rpc(meter, route, transport(request, timeout=timeout))
-
-    return metered

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
@@ -185,7 +185,13 @@ class OverBroker:
         remembered = asked is not None and objection.refusal in ("passing", "lost")
         if objection.refusal != "model" and not remembered:
             return objection
-        for agent in await self._others(asked):
+        # The other agents that offer the tool; None for a choice of the broker.
+        listed: frozenset[str] = frozenset()
+        if self.providers is not None:
+            with suppress(KadiError):
+                listed = await self.providers(self.service.tool)
+        others = sorted(listed - {asked})[:_AGENTS] if listed else [None] * _UNLISTED
+        for agent in others:
             answer = await self._ask(request, agent, timeout)
             refusal = answer.refusal if isinstance(answer, Objection) else None
             if refusal in ("passing", "lost"):
@@ -195,14 +201,6 @@ class OverBroker:
                     self._serving[request.get("model")] = agent
                 return answer
         return objection
-
-    async def _others(self, asked: str | None) -> Sequence[str | None]:
-        """Return the other agents that offer the tool; ``None`` for a choice of the broker."""
-        listed: frozenset[str] = frozenset()
-        if self.providers is not None:
-            with suppress(KadiError):
-                listed = await self.providers(self.service.tool)
-        return sorted(listed - {asked})[:_AGENTS] if listed else [None] * _UNLISTED
 
 
 def unsent(exc: FrameTooLarge | UnicodeEncodeError) -> str:

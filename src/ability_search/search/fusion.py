@@ -343,7 +343,10 @@ def fold_kinds(blocks: Sequence[Sequence[Candidate]]) -> list[list[Candidate]]:
             if target.chunk_id in listed:
                 continue
             if target is not item:
-                _record_kind(item, target)
+                for kind, raw in item.kinds.items():
+                    target.kinds[kind] = max(raw, target.kinds.get(kind, raw))
+                if item.kind_cosine is not None:
+                    target.kind_cosine = max(item.kind_cosine, target.kind_cosine or -1.0)
             other = best.get(target.chunk_id)
             if other is None or item.score > other.score:
                 best[target.chunk_id] = item
@@ -351,14 +354,6 @@ def fold_kinds(blocks: Sequence[Sequence[Candidate]]) -> list[list[Candidate]]:
         if best:
             folded.append([_replaced(item) for item in best.values()])
     return folded
-
-
-def _record_kind(item: Candidate, target: Candidate) -> None:
-    """Record the kinds by which a chunk was found, with the best raw score of each."""
-    for kind, raw in item.kinds.items():
-        target.kinds[kind] = max(raw, target.kinds.get(kind, raw))
-    if item.kind_cosine is not None:
-        target.kind_cosine = max(item.kind_cosine, target.kind_cosine or -1.0)
 
 
 def _replaced(item: Candidate) -> Candidate:

@@ -9,9 +9,9 @@ from typing import Final
 
 from ability_search.collection import Collection
 from ability_search.documents import instant
-from ability_search.search.candidates import Answer, Candidate, Candidates
+from ability_search.search.candidates import Answer, Candidate
 from ability_search.search.query import Query
-from ability_search.search.response import Degraded, Highlight, Hit, QueryResult
+from ability_search.search.response import Highlight, Hit, QueryResult
 from ability_search.search.retrievers import explained_retrieval
 from ability_search.search.stage import Ports
 from ability_search.store.pages import read_chunks
@@ -43,16 +43,15 @@ def build_hits(answer: Answer) -> None:
     query = answer.query
     page = [item for item in answer.page if item.row is not None]
     analyzers = {item.collection.language for item in page if query.asked.highlights}
-    marked = {name: _marked(query.topic, analyzer_for(name)) for name in analyzers}
+    marked: dict[str, _Marked] = {}
+    for name in analyzers:
+        analyzer = analyzer_for(name)
+        marked[name] = frozenset(analyzer.query_terms(query.topic)), analyzer
     answer.hits = [hit_of(item, query, marked.get(item.collection.language)) for item in page]
 
 
 _Marked = tuple[frozenset[str], Analyzer]
 """Terms to highlight, and the analyzer that finds them."""
-
-
-def _marked(topic: str, analyzer: Analyzer) -> _Marked:
-    return frozenset(analyzer.query_terms(topic)), analyzer
 
 
 def hit_of(item: Candidate, query: Query, marked: _Marked | None) -> Hit:
@@ -79,7 +78,11 @@ def hit_of(item: Candidate, query: Query, marked: _Marked | None) -> Hit:
         created_at=None if row.created_at is None else instant(row.created_at),
         scores={name: score for name, score in raw.items() if score is not None},
         matched_via=[*item.ranks, *item.kinds],
-        highlights=None if marked is None else _highlights(row.content, *marked),
+        highlights=marked
+        and [
+            Highlight(start=first, end=last, text=row.content[first:last])
+            for first, last in matches(row.content, *marked)
+        ],
         context=item.context,
         merged=[each.chunk_id for each in item.merged] or None,
         explain=dict(item.trace) if query.asked.explain else None,
@@ -105,23 +108,14 @@ def matches(
     merged: list[tuple[int, int]] = []
     wanted = frozenset(query_terms)
     for start, end in [span[1:] for span in analyzer.spans(content) if span[0] in wanted]:
-        if merged and _adjoins(content, merged[-1][1], start):
+        between = content[merged[-1][1] : start] if merged else ""
+        if merged and (not between or between == "-" or len(between) == 1 and between.isspace()):
             merged[-1] = (merged[-1][0], max(merged[-1][1], end))
         elif len(merged) == limit:
             break
         else:
             merged.append((start, end))
     return merged
-
-
-def _adjoins(content: str, end: int, start: int) -> bool:
-    return start <= end or (start == end + 1 and (content[end] == "-" or content[end].isspace()))
-
-
-def _highlights(content: str, terms: Values[str], analyzer: Analyzer) -> list[Highlight]:
-    """Return the matches in a hit's content."""
-    found = matches(content, terms, analyzer)
-    return [Highlight(start=first, end=last, text=content[first:last]) for first, last in found]
 
 
 def result_of(answer: Answer) -> QueryResult:
@@ -135,6 +129,10 @@ def result_of(answer: Answer) -> QueryResult:
             name: {**query.explained, **explained_retrieval(own)}
             for name, own in answer.searched.items()
         }
+    degraded = {own.collection.public_name: own.degraded for own in lists if own.degraded}
+    first = next(iter(degraded.values()), None)
+    if first is not None and query.several:
+        first = first.model_copy(update={"collections": list(degraded)})
     hyde = asked.hypothetical_answer is not None and any(own.mode != "keyword" for own in lists)
     return QueryResult(
         results=answer.hits,
@@ -146,17 +144,8 @@ def result_of(answer: Answer) -> QueryResult:
         hyde=True if hyde else None,
         relevance=answer.relevance,
         understood=query.understood,
-        degraded=_degraded(lists, several=query.several),
+        degraded=first,
         warnings=answer.warnings or None,
         timings=answer.clock.finished(),
         explain=(next(iter(explained.values())) if single else explained) if explained else None,
     )
-
-
-def _degraded(lists: Sequence[Candidates], *, several: bool) -> Degraded | None:
-    """Return the first degradation, with the names of all degraded collections of several."""
-    degraded = {own.collection.public_name: own.degraded for own in lists if own.degraded}
-    first = next(iter(degraded.values()), None)
-    if first is None or not several:
-        return first
-    return first.model_copy(update={"collections": list(degraded)})

@@ -10,7 +10,7 @@ from ability_search.errors import InvalidInput
 from ability_search.filters.operands import instants
 from ability_search.filters.parser import key_path
 from ability_search.filters.tree import Field, Filter
-from ability_search.search.options import Fusion, QueryInput
+from ability_search.search.options import QueryInput
 from ability_search.search.response import Understood
 from ability_search.search.wants import Retriever
 
@@ -78,16 +78,11 @@ def literal_query(asked: QueryInput, filter: Filter | None = None) -> Query:
     Raises:
         InvalidInput: if all retrievers have no weight, or ``asOf`` is invalid.
     """
-    if asked.fusion is not None:
-        _check_weights(asked.fusion)
-    as_of = None if asked.as_of is None else instants("asOf", asked.as_of)[1] - 1
-    return Query(asked, asked.query, filter, as_of)
-
-
-def _check_weights(fusion: Fusion) -> None:
-    weights = fusion.weights
+    weights = {} if asked.fusion is None else asked.fusion.weights
     if len(weights) == len(get_args(Retriever)) and not any(weights.values()):
         raise InvalidInput("fusion.weights", "at least one must be greater than 0")
+    as_of = None if asked.as_of is None else instants("asOf", asked.as_of)[1] - 1
+    return Query(asked, asked.query, filter, as_of)
 
 
 def chunk_field(at: str, name: str) -> Field:

@@ -47,12 +47,14 @@ def requested(candidates: Candidates) -> SearchRequest:
     """
     query, wants, ranking = candidates.query, candidates.wants, candidates.ranking
     vectors, statistics = candidates.vectors, candidates.statistics
-    filter = query.filter
+    filter, depths = query.filter, [ranking.candidates]
+    while depths[-1] < max(candidates.depth, wants.depth) + wants.spare:
+        depths.append(2 * depths[-1])  # the page decides only how many there are
     request = SearchRequest(
         vector=None if vectors is None else _search_vector(vectors, wants),
         filter=filter if wants.narrow is None else combine(wants.narrow, filter),
         further=wants.searches,
-        depths=_depths(max(candidates.depth, wants.depth) + wants.spare, wants, ranking.candidates),
+        depths=tuple(depths),
         fields=wants.fields,
         cosines=_compared(vectors or {}, wants),
     )
@@ -93,14 +95,6 @@ def _compared(vectors: Vectors, wants: Wants) -> Vectors:
         if name != COSINE and name not in wants.towards
     }
     return {OWN: vectors[COSINE], **apart} if vectors and wants.towards else apart
-
-
-def _depths(depth: int, wants: Wants, candidates: int) -> tuple[int, ...]:
-    """Return the depths of the request; the page decides only how many there are."""
-    depths = [candidates]
-    while depths[-1] < depth:
-        depths.append(2 * depths[-1])
-    return tuple(depths)
 
 
 def _terms(topic: QueryTerms, candidates: Candidates, statistics: TermStatistics) -> QueryTerms:

@@ -150,8 +150,10 @@ class MemoryStore:
         if replacement.chunks and record.average_length != collection.average_length:
             return None
         stored = self._generation(record.type)
-        if not _stand_ins_unchanged(stored, replacement.stand_ins):
-            return None
+        for chunk_id, created_at in replacement.stand_ins.items():
+            found = stored.chunks.get(chunk_id)
+            if found is None or not found.indexed or found.record.created_at != created_at:
+                return None
         concerned = set(replacement.sources)
         old = [each for name in concerned if (each := stored.sources.pop(name, None))]
         gone = stored.delete_chunks(concerned, kinds=False)
@@ -256,14 +258,6 @@ def _totals(generation: Generation) -> dict[str, Any]:
         "links": len(generation.links),
         "kind_chunks": len(generation.kinds),
     }
-
-
-def _stand_ins_unchanged(generation: Generation, stand_ins: Mapping[str, int]) -> bool:
-    found = {chunk_id: generation.chunks.get(chunk_id) for chunk_id in stand_ins}
-    return all(
-        chunk is not None and chunk.indexed and chunk.record.created_at == stand_ins[chunk_id]
-        for chunk_id, chunk in found.items()
-    )
 
 
 def _renew_stand_ins(

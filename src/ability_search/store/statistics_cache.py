@@ -16,7 +16,7 @@ from typing import Final
 from ability_search.collection import Collection
 from ability_search.store.pages import read_all
 from ability_search.store.port import Store
-from ability_search.store.values import Delete, Key, Put, Read, Record, Records, of_generation
+from ability_search.store.values import Delete, Key, Put, Read, Records, of_generation
 from ability_search.text.term_statistics import TermStatistics
 
 log = logging.getLogger(__name__)
@@ -66,13 +66,10 @@ async def term_log(store: Store, generation: str, *, after: int = 0) -> list[Ter
     """Return the log of a generation after a revision, in order; none if it was dropped."""
     of = Records(TERMS, of_generation(generation))
     ask = Read(of, after=revision_key(after))
-    return [_entry(record) for record in await read_all(store, ask)]
-
-
-def _entry(record: Record) -> TermStatisticsEntry:
-    return TermStatisticsEntry(
-        int(record.key[0]), added=record.data, changes=record.revision, **record.fields
-    )
+    return [
+        TermStatisticsEntry(int(each.key[0]), added=each.data, changes=each.revision, **each.fields)
+        for each in await read_all(store, ask)
+    ]
 
 
 @dataclass(frozen=True, slots=True)

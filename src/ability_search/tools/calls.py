@@ -101,20 +101,16 @@ async def in_time(call: Call) -> AsyncIterator[asyncio.Timeout]:
         DeadlineExceeded: if the block is not completed by then.
     """
     try:
-        async with asyncio.timeout(_time_left(call)) as limit:
+        left = call.remaining
+        if left is not None:
+            kept_back = min(max(_TO_ANSWER * left, _TO_ANSWER_AT_LEAST), _TO_ANSWER_AT_MOST)
+            left = max(0.0, left - kept_back)
+        async with asyncio.timeout(left) as limit:
             yield limit
     except TimeoutError as exc:
         if not limit.expired():
             raise
         raise DeadlineExceeded("not completed within the caller's timeout") from exc
-
-
-def _time_left(call: Call) -> float | None:
-    remaining = call.remaining
-    if remaining is None:
-        return None
-    kept_back = min(max(_TO_ANSWER * remaining, _TO_ANSWER_AT_LEAST), _TO_ANSWER_AT_MOST)
-    return max(0.0, remaining - kept_back)
 
 
 class RunningJob:
@@ -139,14 +135,14 @@ class RunningJob:
         try:
             yield
         except BaseException as exc:
-            error = exc if isinstance(exc, SearchError) else self._unexpected(exc)
+            if isinstance(exc, SearchError):
+                error = exc
+            elif isinstance(exc, asyncio.CancelledError):
+                error = self._running.reason
+            else:
+                error = SearchError("internal error; the answer has the incident id")
             await self._publish(FAILED, code=error.code, error=str(error))
             raise
-
-    def _unexpected(self, exc: BaseException) -> SearchError:
-        if not isinstance(exc, asyncio.CancelledError):
-            return SearchError("internal error; the answer has the incident id")
-        return self._running.reason
 
     async def progress(self, done: int, total: int, stage: str) -> None:
         """Publish the progress, and record it if the job is."""

@@ -53,9 +53,12 @@ def _tool(row: ToolRow, handler: Handler, services: Services) -> Tool:
         try:
             async with in_time(call) as limit, turns.call(work=work_of(value)):
                 answer = await handler(value, RunningCall(call, limit, services))
-                return await turns.run(lambda: encoded(answer), work=_entries(answer))
+                # Its work is the number of objects in its lists.
+                lists = (value for _, value in answer if isinstance(value, list))
+                return await turns.run(lambda: encoded(answer), work=sum(map(len, lists)))
         except Exception as exc:  # noqa: BLE001 - the boundary, see failure()
-            return failure(exc, row.name, _collection_of(value))
+            collection = getattr(value, "collection", None)
+            return failure(exc, row.name, collection if isinstance(collection, str) else None)
 
     return Tool.typed(
         row.name,
@@ -122,7 +125,8 @@ class _Table:
         """search-reindex."""
         if value.clear:
             deleted = await self._services.reindexing.clear(value.collection)
-            return responses.cleared_result(value.collection, deleted)
+            text = f"deleted {deleted} chunks; the collection keeps its settings"
+            return results.ReindexResult(collection=value.collection, deleted=deleted, message=text)
         if value.cancel:
             job = await self._services.reindexing.cancel(value.collection)
             return responses.ordered_result(job, "cancelled")
@@ -193,13 +197,3 @@ async def answer_query(services: Services, value: inputs.QueryInput) -> QueryRes
     if result.degraded is not None:
         ports.meter.add(DEGRADED_ANSWERS, 1, result.degraded.code)
     return result
-
-
-def _entries(answer: BaseModel) -> int:
-    """Return the number of objects in the lists of an answer."""
-    return sum(len(value) for _, value in answer if isinstance(value, list))
-
-
-def _collection_of(value: BaseModel) -> str | None:
-    collection = getattr(value, "collection", None)
-    return collection if isinstance(collection, str) else None

@@ -78,15 +78,6 @@ def ordered_result(job: Job, state: Literal["running", "cancelled"]) -> results.
     )
 
 
-def cleared_result(collection: str, deleted: int) -> results.ReindexResult:
-    """Return the result of search-reindex with ``clear``."""
-    return results.ReindexResult(
-        collection=collection,
-        deleted=deleted,
-        message=f"deleted {deleted} chunks; the collection keeps its settings",
-    )
-
-
 def summary(collection: Collection) -> results.CollectionSummary:
     """Return a collection's entry in the list of search-collections."""
     return results.CollectionSummary(
@@ -103,6 +94,7 @@ def collection_info(
     """Return the result of search-collection-info; ``scan_below`` as for the search."""
     collection = page.collection
     waiting = collection.chunks >= scan_below and not collection.graph
+    indexed = collection.chunks - collection.duplicates
     return results.CollectionInfoResult(
         **_statistics(collection),
         collection=collection.name,
@@ -115,7 +107,7 @@ def collection_info(
         context=collection.context,
         generation=collection.generation,
         state="building" if waiting else "ready",
-        embedded_percent=round(100 * collection.embedded_share, 2),
+        embedded_percent=round(100 * (indexed / max(1, collection.chunks)), 2),
         created_at=instant(collection.created_at),
         jobs=[_job(job) for job in jobs],
         warnings=language_warnings(collection.model, collection.content_language) or None,
@@ -127,7 +119,7 @@ def _statistics(collection: Collection) -> dict[str, Any]:
         "chunks": collection.chunks,
         "min_tokens": collection.tokens_min or 0,
         "max_tokens": collection.tokens_max or 0,
-        "avg_tokens": round(collection.average_tokens, 2),
+        "avg_tokens": round(collection.tokens / max(1, collection.chunks), 2),
         "model": collection.model,
         "dimensions": collection.dimensions,
         "updated_at": instant(collection.updated_at),

@@ -29,11 +29,6 @@ class Access:
         """Return whether an agent is listed as a provider."""
         return any(agent_id in agents for agents in self.providers.values())
 
-    def may_join(self, network: str, agent_id: str | None) -> bool:
-        """Return whether an agent may join a network; ``None`` is an unauthenticated session."""
-        members = self.members.get(network)
-        return members is None or agent_id in members
-
     def reserved(self, tool: str, agent_id: str | None) -> str | None:
         """Return the pattern by which an agent may not offer a tool; ``None`` if it may."""
         name = tool.strip().lower()
@@ -44,6 +39,8 @@ class Access:
         self, asked: Sequence[str], agent_id: str | None, limits: Limits
     ) -> tuple[tuple[str, ...], list[str]]:
         """Return the networks that a session joins, and those that it may not join.
+
+        ``agent_id`` is ``None`` for an unauthenticated session.
 
         Both are in the order of ``asked``, without duplicates. If ``asked`` is empty, it counts as
         the default network.
@@ -58,7 +55,8 @@ class Access:
         for position, network in enumerate(asked):
             check_name(f"networks.{position}", network, limits)
         names = list(dict.fromkeys(asked)) or list(DEFAULT_NETWORKS)
-        joined = tuple(name for name in names if self.may_join(name, agent_id))
+        closed = {name for name, members in self.members.items() if agent_id not in members}
+        joined = tuple(name for name in names if name not in closed)
         return joined, [name for name in names if name not in joined]
 
 

@@ -129,8 +129,17 @@ class Events:
         named = [(f"channels.{place}", pattern) for place, pattern in enumerate(channels)]
         if params.pattern is not None:
             named.insert(0, ("pattern", params.pattern))
+        most = self._limits.wildcards
         for member, pattern in named:
-            self._check_pattern(member, pattern)
+            self._check_channel(member, pattern)
+            words = pattern.split(".")
+            wildcards = words.count(ONE_WORD) + words.count(ANY_WORDS)
+            if wildcards > most:
+                raise invalid(
+                    member,
+                    f"has {wildcards} wildcards, more than the {most} allowed: use one '#' for"
+                    " several",
+                )
         return [pattern for _, pattern in named]
 
     def _check_channel(self, member: str, name: str) -> None:
@@ -139,16 +148,6 @@ class Events:
         if words > most:
             raise invalid(
                 member, f"has {words} words between dots, more than the {most} allowed: join some"
-            )
-
-    def _check_pattern(self, member: str, pattern: str) -> None:
-        self._check_channel(member, pattern)
-        words, most = pattern.split("."), self._limits.wildcards
-        wildcards = words.count(ONE_WORD) + words.count(ANY_WORDS)
-        if wildcards > most:
-            raise invalid(
-                member,
-                f"has {wildcards} wildcards, more than the {most} allowed: use one '#' for several",
             )
 
     def _too_many(self) -> Refused:

@@ -22,7 +22,7 @@ _ANYWHERE_BYTES = 64 * 1024
 """Size up to which an input may have its hints between other members, all of which are read then.
 KADI's clients write them first or last."""
 _EMPTY_OBJECT = Raw(b"{}")
-_TRUE = Raw(b"true")
+TRUE = Raw(b"true")
 
 
 class Hello(msgspec.Struct):
@@ -92,11 +92,6 @@ class AbilityRequest(msgspec.Struct, rename="camel"):
     def payload(self) -> int:
         """Size of the members that may be large, in bytes."""
         return len(self.tool_input) + len(self.arguments)
-
-    @property
-    def wants_direct_reply(self) -> bool:
-        """True if the response should be the tool's answer itself, without ``pending`` first."""
-        return self.direct_reply == _TRUE
 
     @property
     def own_request_id(self) -> str | int | None:

@@ -16,8 +16,8 @@ from kadi_localnet.broker.session import Absent, Provider, Session
 RESERVED_PREFIX = "kadi."
 _ANY_INPUT = Raw(b'{"type":"object"}')
 _NO_TEXT = Raw(b'""')
-_TOOL_BYTES = 1024
-"""Bytes of a tool besides what was sent of it; above the measured ones."""
+TOOL_BYTES = 1024
+"""Bytes of a registered tool, at most, besides what was sent of it; above the measured ones."""
 _LISTED = 4096
 """Maximum number of tools in a list, and of their providers."""
 _SOURCE = "kadi-agent"
@@ -107,7 +107,8 @@ class Registry:
         Each is mapped to the first of the caller's networks on which the tool is visible. Those
         that have left are among them.
         """
-        places, found = _places(caller.networks), {}
+        places = {network: place for place, network in enumerate(caller.networks)}
+        found: dict[Provider, str] = {}
         for session, offer in self._providers.get(tool, {}).items():
             network = first_shared(places, offer.networks or ())
             if network is not None:
@@ -209,15 +210,6 @@ class Registry:
                 )
             named[tool.name] = tool
         return named
-
-
-def registered_bytes(params: Register, raw: bytes) -> int:
-    """Return the bytes that a registration takes at most."""
-    return len(raw) + _TOOL_BYTES * len(params.tools or ())
-
-
-def _places(networks: Sequence[str]) -> dict[str, int]:
-    return {network: place for place, network in enumerate(networks)}
 
 
 def _described(

@@ -35,6 +35,7 @@ from kadi_localnet.broker.events import Events
 from kadi_localnet.broker.limits import Limits
 from kadi_localnet.broker.outbox import Memory, text_bytes
 from kadi_localnet.broker.params import (
+    TRUE,
     AbilityRequest,
     Authenticate,
     Cancel,
@@ -45,7 +46,7 @@ from kadi_localnet.broker.params import (
     Subscription,
     read_within,
 )
-from kadi_localnet.broker.registry import Registry, registered_bytes
+from kadi_localnet.broker.registry import TOOL_BYTES, Registry
 from kadi_localnet.broker.session import Changes, CloseCode, Refused, Session, answered
 
 log = logging.getLogger(__name__)
@@ -145,7 +146,10 @@ class Router:
                 self._counts["bad_frames"] += 1
                 session.send(error_response(None, str(exc), code=exc.code))
             else:
-                self._take(session, frame, data, now)
+                if frame.method is not None:
+                    self._perform(session, frame, frame.method)
+                elif not self.cluster.answer(session, frame, data):
+                    self._calls.answer(session, frame, now)
         return self.settle()
 
     def disconnect(self, session: Session) -> AbstractSet[Session]:
@@ -166,6 +170,7 @@ class Router:
 
     def stats(self) -> dict[str, int]:
         """Return counters since the start and current numbers; sizes in bytes."""
+        counts = [asdict(each) for each in self._calls.by_tool.values()]
         return {
             "brokers": 1 + len(self.cluster),
             "sessions": len(self._sessions),
@@ -181,7 +186,8 @@ class Router:
             "events_published": self._events.published,
             "events_delivered": self._events.delivered,
             "events_dropped": self.memory.dropped,
-            **self._call_counts(),
+            **{f"calls_{name}": sum(each[name] for each in counts) for name in FATES},
+            "calls_discarded": self._calls.discarded,
             **self._counts,
         }
 
@@ -189,14 +195,12 @@ class Router:
         """Return the call counts of each tool since the start."""
         return dict(self._calls.by_tool)
 
-    def _call_counts(self) -> dict[str, int]:
-        counts = [asdict(each) for each in self._calls.by_tool.values()]
-        total = {f"calls_{name}": sum(each[name] for each in counts) for name in FATES}
-        return {**total, "calls_discarded": self._calls.discarded}
-
     def _decoded(self, data: str | bytes) -> Frame:
         if isinstance(data, bytes):
-            _check_utf8(data)
+            try:
+                data.decode()
+            except UnicodeDecodeError as exc:
+                raise ProtocolError("frame is not valid UTF-8", code=PARSE_ERROR) from exc
         frame = decode_frame(data)
         members = (frame.params, frame.result, frame.error)
         size = len(data) - sum(map(len, members))
@@ -205,12 +209,6 @@ class Router:
             text = f"message of {size} bytes besides its payload, more than the {most} allowed"
             raise ProtocolError(text, code=INVALID_REQUEST)
         return frame
-
-    def _take(self, session: Session, frame: Frame, data: str | bytes, now: float) -> None:
-        if frame.method is not None:
-            self._perform(session, frame, frame.method)
-        elif not self.cluster.answer(session, frame, data):
-            self._calls.answer(session, frame, now)
 
     def _perform(self, session: Session, frame: Frame, method: str) -> None:
         try:
@@ -286,7 +284,7 @@ class Router:
     def _register(self, session: Session, params: Raw, frame: Frame) -> Any:
         params = params.copy()  # what is kept of a slice would keep the whole frame
         register = read(params, Register)
-        size = registered_bytes(register, params)
+        size = len(params) + TOOL_BYTES * len(register.tools or ())
         session.make_room("registration", size, self._sessions.values())
         result = self._registry.register(session, register)
         session.registration = params
@@ -300,7 +298,7 @@ class Router:
         return None
 
     def _request(self, session: Session, params: AbilityRequest, frame: Frame) -> Any:
-        direct = params.wants_direct_reply and frame.has_id
+        direct = params.direct_reply == TRUE and frame.has_id
         if params.tool in _DISCOVERY:
             listing = self._registry.describe(
                 session, read_within(self.limits.control_bytes, Discovery, params.input)
@@ -435,10 +433,3 @@ def _plain(perform: Callable[[Session, Any], Any]) -> _Handler:
 
 def _pending(request_id: str | int) -> dict[str, Any]:
     return {"status": "pending", "requestId": request_id}
-
-
-def _check_utf8(data: bytes) -> None:
-    try:
-        data.decode()
-    except UnicodeDecodeError as exc:
-        raise ProtocolError("frame is not valid UTF-8", code=PARSE_ERROR) from exc

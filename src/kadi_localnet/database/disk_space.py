@@ -75,10 +75,17 @@ class DiskSpace:
             return 0.0
         if small and _deletes_only(statements):
             if free < 2 * _LEAST:
-                self._release()
+                with self._changing:
+                    if self._file.exists():
+                        self._file.unlink(missing_ok=True)
+                        log.warning("the disk is full: released what was set aside for deletions")
+                    self._held = False
             if self._free() >= _LEAST:
                 return 0.0
-        self._warn(free)
+        now = time.monotonic()
+        if now - self._logged >= _LOG_EVERY:
+            self._logged = now
+            log.error("the disk is full: %d MiB free, writes are refused", free // MIB)
         raise DatabaseError(
             f"the disk is full, nothing was written: the data directory has {free // MIB} MiB free,"
             f" of which {self._reserve // MIB} MiB are reserved for deletions: free some space or"
@@ -108,31 +115,17 @@ class DiskSpace:
                 log.warning("no space of the disk is set aside for deletions: %s", exc.strerror)
                 self._file.unlink(missing_ok=True)
 
-    def _release(self) -> None:
-        with self._changing:
-            if self._file.exists():
-                self._file.unlink(missing_ok=True)
-                log.warning("the disk is full: released what was set aside for deletions")
-            self._held = False
-
-    def _warn(self, free: int) -> None:
-        now = time.monotonic()
-        if now - self._logged >= _LOG_EVERY:
-            self._logged = now
-            log.error("the disk is full: %d MiB free, writes are refused", free // MIB)
-
 
 def _deletes_only(statements: Sequence[Statement]) -> bool:
     """Return whether statements delete, and store no rows."""
-    return bool(statements) and all(
-        _DELETES.search(each.text) and not _has_rows(each) for each in statements
-    )
-
-
-def _has_rows(statement: Statement) -> bool:
-    params = statement.params or ()
-    values = params.values() if isinstance(params, Mapping) else params
-    return any(isinstance(value, list) and value and isinstance(value[0], dict) for value in values)
+    for each in statements:
+        params = each.params or ()
+        values = params.values() if isinstance(params, Mapping) else params
+        if any(
+            isinstance(value, list) and value and isinstance(value[0], dict) for value in values
+        ):
+            return False
+    return bool(statements) and all(_DELETES.search(each.text) for each in statements)
 
 
 def _size(statements: Sequence[Statement]) -> int:

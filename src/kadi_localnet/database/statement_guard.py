@@ -227,13 +227,10 @@ def _defaults(tree: _Tree) -> Iterator[str]:
     for rule in ("propertyAttribute", "alterPropertyItem"):
         for attribute in tree.all(rule):
             name, *value = attribute.texts()
-            if _plain(name).lower() == "default" and not _reads_again("".join(value)):
-                yield f"DEFAULT {''.join(value)}"
-
-
-def _reads_again(value: str) -> bool:
-    """Return whether an expression has only simple quoted texts."""
-    return not _QUOTE.search(_QUOTED.sub("", value))
+            # The engine reads an expression again if it has only simple quoted texts.
+            given = "".join(value)
+            if _plain(name).lower() == "default" and _QUOTE.search(_QUOTED.sub("", given)):
+                yield f"DEFAULT {given}"
 
 
 def _plain(name: str) -> str:

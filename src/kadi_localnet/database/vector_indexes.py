@@ -39,16 +39,13 @@ def stored_vectors(directory: Path) -> list[tuple[int, int]]:
             continue  # the engine says what is wrong with it
         for name, index in indexes:
             if index.get("type") == _DENSE:
-                count = _nodes(schema.parent, name, int(index["maxConnections"]))
+                # Two of its files bound the number of nodes of a graph.
+                files, links = f"{name}_vecgraph.*", int(index["maxConnections"]) + 2
+                graphs = sum(each.stat().st_size for each in schema.parent.glob(files + _GRAPH))
+                maps = sum(each.stat().st_size for each in schema.parent.glob(files + _ORDINALS))
+                count = round(min(graphs / (_LINK_BYTES * links), maps / _ORDINAL_BYTES))
                 found.append((count, int(index["dimensions"])))
     return found
-
-
-def _nodes(directory: Path, index: str, connections: int) -> int:
-    """Return about how many nodes a graph has: two of its files bound the number."""
-    graphs = sum(each.stat().st_size for each in directory.glob(f"{index}_vecgraph.*{_GRAPH}"))
-    maps = sum(each.stat().st_size for each in directory.glob(f"{index}_vecgraph.*{_ORDINALS}"))
-    return round(min(graphs / (_LINK_BYTES * (connections + 2)), maps / _ORDINAL_BYTES))
 
 
 _NEIGHBOURS = 10
@@ -71,18 +68,16 @@ def warm_vector_indexes(name: str, database: Any, indexes: IndexUse, stop: threa
             if isinstance(index, vector_index) and not index.isWarm():
                 with indexes.searching(name, str(index.getTypeName())):
                     index.warmUp()
-                    index.findNeighborsFromVector(_direction(index.getDimensions()), _NEIGHBOURS)
+                    # For this vector every similarity is defined.
+                    vector = [1.0] + [0.0] * (index.getDimensions() - 1)
+                    query = jpype.JArray(jpype.JFloat)(vector)
+                    index.findNeighborsFromVector(query, _NEIGHBOURS)
                 warmed += 1
     except jpype.JException as exc:
         log.warning("warm-up of %s stopped: %s", name, exc.getClass().getSimpleName())
         return
     if warmed:
         log.info("%s: %d vector indexes loaded in %.2f s", name, warmed, time.monotonic() - started)
-
-
-def _direction(dimensions: int) -> Any:
-    """Return a vector for which every similarity is defined."""
-    return jpype.JArray(jpype.JFloat)([1.0] + [0.0] * (dimensions - 1))
 
 
 def close_dropped_graphs(name: str, database: Any, types: Sequence[str]) -> None:
@@ -154,7 +149,12 @@ def _repair_sparse_indexes(directory: Path, database: Any, *, killed: bool) -> N
             database.command("sql", f"REBUILD INDEX `{name}`")
         elif database.getSchema().existsType(index["type"]):
             database.command("sql", f"DROP INDEX `{name}` IF EXISTS")
-            database.command("sql", _creation(index))
+            properties = ", ".join(f"`{name}`" for name in index["properties"])
+            metadata = json.dumps(index["metadata"])
+            database.command(
+                "sql",
+                f"CREATE INDEX ON `{index['type']}` ({properties}) {_SPARSE} METADATA {metadata}",
+            )
     if definitions:
         journal.unlink()
         log.warning(
@@ -177,14 +177,6 @@ def _sparse_indexes(directory: Path) -> _Definitions:
         for index in own.get("indexes", {}).values()
         if index.get("type") == _SPARSE
     }
-
-
-def _creation(index: Mapping[str, Any]) -> str:
-    properties = ", ".join(f"`{name}`" for name in index["properties"])
-    return (
-        f"CREATE INDEX ON `{index['type']}` ({properties}) {_SPARSE}"
-        f" METADATA {json.dumps(index['metadata'])}"
-    )
 
 
 def _write(path: Path, definitions: _Definitions) -> None:

@@ -148,7 +148,11 @@ class Answerer:
         yield found
         sentences: list[Sentence] = []
         warnings = list(found.warnings or ())
-        outcome, reason = "not_in_sources", self._lacking(found)
+        outcome, reason, floor = "not_in_sources", None, self.settings.floor
+        if not found.results:
+            reason = "nothing was found"
+        elif found.relevance is not None and found.relevance < floor:
+            reason = f"relevance {found.relevance} is below {floor} (setting answer_floor)"
         if reason is None:
             try:
                 async with aclosing(self._sentences(asked, found.results)) as checked:
@@ -167,10 +171,11 @@ class Answerer:
             outcome, reason = "not_in_sources", "the passages support no sentence of the answer"
         elif reason is None:
             reason = "the language model found no answer in the passages"
+        cited = ["".join([each.text, *(f" [{n}]" for n in each.citations)]) for each in kept]
         yield AskResult.model_validate(
             {
                 "outcome": outcome,
-                "answer": " ".join(map(_cited, kept)) or None,
+                "answer": " ".join(cited) or None,
                 "reason": reason,
                 "sentences": sentences,
                 "passages": found.results,
@@ -189,17 +194,11 @@ class Answerer:
             given = {"maxResultTokens": self.settings.passage_tokens, **given}
         return {"collection": asked.collection, **given}
 
-    def _lacking(self, found: QueryResult) -> str | None:
-        """Return why the model is not asked; ``None`` if the passages may have the answer."""
-        if not found.results:
-            return "nothing was found"
-        floor = self.settings.floor
-        if found.relevance is not None and found.relevance < floor:
-            return f"relevance {found.relevance} is below {floor} (setting answer_floor)"
-        return None
-
     async def _sentences(self, asked: AskInput, hits: list[Hit]) -> AsyncGenerator[Sentence]:
-        passages = [_text_of(hit) for hit in hits]
+        passages = [
+            "\n".join([*_heading_of(hit), hit.context.content if hit.context else hit.content])
+            for hit in hits
+        ]
         analyzer = analyzer_for(stemmer_of(detect_language(passages)))
         checker = Checker(asked.query, passages, analyzer)
         question = asked.query.strip()
@@ -259,19 +258,10 @@ async def open_answerer(
         yield Answerer(search, chat, own)
 
 
-def _text_of(hit: Hit) -> str:
-    """Return the text of a passage: its heading, and the text with its context."""
-    return "\n".join([*_heading_of(hit), hit.context.content if hit.context else hit.content])
-
-
 def _heading_of(hit: Hit) -> list[str]:
     """Return the lines above the text of a passage: title or headings, and metadata."""
     metadata = [json.dumps(hit.metadata, ensure_ascii=False)] if hit.metadata else []
     return [hit.breadcrumb or hit.title or hit.source, *metadata]
-
-
-def _cited(sentence: Sentence) -> str:
-    return "".join([sentence.text, *(f" [{number}]" for number in sentence.citations)])
 
 
 def _since(started: float) -> float:

@@ -149,7 +149,13 @@ class Importer:
         while group := await asyncio.to_thread(next, groups, None):
             done += len(group)
             if begun is not None:
-                group = await self._unstored(collection, group)
+                ask = Read(Sources([each.record.source for each in group]), collection, HASHES)
+                hashes = {row["source"]: row["content_hash"] for row in await read_all(store, ask)}
+                group = [
+                    each
+                    for each in group
+                    if hashes.get(each.record.source) != each.record.content_hash
+                ]
             if group:
                 contents = await asyncio.to_thread(_replacement, group)
                 replaced = await store.replace(collection, contents)
@@ -171,15 +177,6 @@ class Importer:
                 await self.services.ports.registry.drop(collection)
         except SearchError as exc:
             log.warning("could not discard %s: %s", record, exc)
-
-    async def _unstored(self, collection: Collection, group: Sequence[Item]) -> list[Item]:
-        """Return the items that are not stored yet."""
-        ask = Read(Sources([item.record.source for item in group]), collection, HASHES)
-        stored = await read_all(self.services.ports.store, ask)
-        hashes = {row["source"]: row["content_hash"] for row in stored}
-        return [
-            item for item in group if hashes.get(item.record.source) != item.record.content_hash
-        ]
 
     async def _publish(self, loaded: Collection, created_at: int, replacing: bool) -> Collection:
         """Publish the loaded generation as the collection, unless an earlier attempt did so."""

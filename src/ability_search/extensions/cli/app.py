@@ -127,7 +127,13 @@ class PlainCommand(TyperCommand):
         rows: dict[str, list[tuple[str, str]]] = {title: [] for title in titles.values()}
         for param in self.get_params(ctx):
             if record := param.get_help_record(ctx):
-                rows[titles[param.param_type_name]].append((_shown(param, record[0]), record[1]))
+                # Choices, or the name of the parameter, instead of a type.
+                name, _, kind = record[0].partition(" <")
+                if param.param_type_name == "argument":
+                    name = argument_name(param)
+                elif kind:
+                    name += f" {kind.rstrip('>') if '|' in kind else str(param.name).upper()}"
+                rows[titles[param.param_type_name]].append((name, record[1]))
         for title, found in rows.items():
             if found:
                 with formatter.section(title):
@@ -140,16 +146,6 @@ def argument_name(param: Any) -> str:
     if param.nargs != 1 and not name.endswith("..."):
         name += "..."
     return name if param.required or name.startswith("[") else f"[{name}]"
-
-
-def _shown(param: Any, name: str) -> str:
-    """Return the name of a parameter in the help; its choices, or its name, instead of a type."""
-    if param.param_type_name == "argument":
-        return argument_name(param)
-    options, _, kind = name.partition(" <")
-    if not kind:
-        return name
-    return f"{options} {kind.rstrip('>') if '|' in kind else param.name.upper()}"
 
 
 class DefaultGroup(TyperGroup):

@@ -90,7 +90,8 @@ class BrowserPolicy:
             ForbiddenOrigin: if the request comes from a page of another origin.
         """
         host = headers.get("host", "")
-        if self._hosts and _name_of(host) not in self._hosts:
+        match = _HOST.fullmatch(host)
+        if self._hosts and (match["name"].strip("[]").lower() if match else "") not in self._hosts:
             raise Misdirected("this host name is not allowed")
         origin = headers.get("origin")
         if origin is not None:
@@ -147,7 +148,9 @@ def guarded(app: App, host: str) -> App:
                 check_json(headers)
             await app(scope, receive, send)
         except AccessDenied as exc:
-            await send_text(send, json.dumps(_body(exc)).encode(), JSON, exc.status)
+            error = {"message": f"{exc}. {exc.hint}", "type": "invalid_request_error"}
+            body = {"error": {**error, "param": None, "code": exc.code}}
+            await send_text(send, json.dumps(body).encode(), JSON, exc.status)
 
     return answer
 
@@ -168,14 +171,3 @@ async def send_text(send: Send, body: bytes, content_type: str, status: int = 20
         headers.append((b"www-authenticate", b"Bearer"))
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
-
-
-def _body(refusal: AccessDenied) -> dict[str, Any]:
-    error = {"message": f"{refusal}. {refusal.hint}", "type": "invalid_request_error"}
-    return {"error": {**error, "param": None, "code": refusal.code}}
-
-
-def _name_of(host: str) -> str:
-    """Return the lower-case name of a Host header without the port; empty if it is not one."""
-    match = _HOST.fullmatch(host)
-    return match["name"].strip("[]").lower() if match else ""

@@ -468,22 +468,18 @@ async def find_place(
         InvalidInput: if a path or the root cannot be used.
     """
     name = collection or collection_name(paths[0])
-    sources = await _stored(call, name)
+    sources: list[str] = []
+    try:
+        # A document of a file is deleted with the file, whatever its name.
+        sources = await list_sources(call, name, children=False)
+    except ToolError as exc:
+        if exc.code != "not_found":
+            raise
     roots = choose_roots(paths, root, sources)
     if collection is not None or are_stored(paths, roots, sources):
         return Place(name, roots, sources)
     warning = f"{name} holds other documents too; --collection keeps these files apart"
     return Place(name, roots, sources, (warning,) if sources else ())
-
-
-async def _stored(call: Call, collection: str) -> list[str]:
-    try:
-        # A document of a file is deleted with the file, whatever its name.
-        return await list_sources(call, collection, children=False)
-    except ToolError as exc:
-        if exc.code != "not_found":
-            raise
-        return []
 
 
 async def remove_sources(

@@ -77,7 +77,10 @@ def print_table(
         words: Columns of text; the others are numbers. Default: by the types of the values.
     """
     found = [tuple(row) for row in rows]
-    heads = _heads(columns)
+    titles = [column.split("\n") for column in columns]
+    most = max(map(len, titles), default=1)
+    # Shorter names are on the last line.
+    heads = [*zip(*([*[""] * (most - len(lines)), *lines] for lines in titles), strict=True)]
     cells = [*heads, *([_cell(value) for value in row] for row in found)]
     numbers = [
         bool(found) and all(isinstance(row[place], int | float) for row in found)
@@ -94,22 +97,12 @@ def print_table(
             out.print()
         return
     for place, line_cells in enumerate(cells):
-        padded = map(_padded, line_cells, widths, numbers)
+        padded = []
+        for cell, width, number in zip(line_cells, widths, numbers, strict=True):
+            room = " " * (width - cell_len(cell))
+            padded.append(room + cell if number else cell + room)
         line = "  ".join(padded).rstrip()
         out.print(line, markup=False, style="bold" if place < len(heads) else None)
-
-
-def _heads(columns: Sequence[str]) -> list[tuple[str, ...]]:
-    """Return the lines of the names of columns; shorter names are on the last one."""
-    names = [column.split("\n") for column in columns]
-    most = max(map(len, names), default=1)
-    padded = [[*[""] * (most - len(lines)), *lines] for lines in names]
-    return list(zip(*padded, strict=True))
-
-
-def _padded(cell: str, width: int, number: bool) -> str:
-    room = " " * (width - cell_len(cell))
-    return room + cell if number else cell + room
 
 
 def print_pairs(pairs: Iterable[tuple[str, object]]) -> None:

@@ -141,14 +141,6 @@ def search(
     _show(found, as_json=calling.as_json, debug=debug)
 
 
-def _added(options: dict[str, Any]) -> list[SearchOptions]:
-    """Take the options of extensions out of those of the command."""
-    return [
-        each(**{field.name: options.pop(field.name) for field in fields(each)})
-        for each in loaded().search_options
-    ]
-
-
 @command(app, "similar")
 def similar(
     chunk: Annotated[str, "Id of a chunk, as printed by `search`; with -c, a source."],
@@ -218,6 +210,14 @@ def mark(
     output.stdout().print(f"marked {output.counted(sum(map(len, by_collection.values())), 'hit')}")
 
 
+def _added(options: dict[str, Any]) -> list[SearchOptions]:
+    """Take the options of extensions out of those of the command."""
+    return [
+        each(**{field.name: options.pop(field.name) for field in fields(each)})
+        for each in loaded().search_options
+    ]
+
+
 def _mode(**flags: bool) -> str | None:
     chosen = [name for name, wanted in flags.items() if wanted]
     if len(chosen) > 1:
@@ -241,7 +241,13 @@ def _show(found: Hits | Neighbours, *, as_json: bool, debug: bool = False) -> No
         if not found.results:
             output.stderr().print("nothing found")
         if isinstance(found, Hits):
-            _print_warnings(found)
+            if found.degraded:
+                names = found.degraded.collections
+                what = f"{', '.join(names)}: " if names else ""
+                mode, reason = found.degraded.mode, found.degraded.reason
+                output.warn(f"{what}searched by {mode} only: {reason}")
+            for warning in found.warnings or ():
+                output.warn(warning)
     if not found.results:
         raise typer.Exit(NOT_FOUND)
 
@@ -258,15 +264,6 @@ def _print_debug(found: Hits) -> None:
     pairs += [(f"ms {step}", ms) for step, ms in found.timings.items()]
     pairs += [(f"explain {name}", json.dumps(each)) for name, each in (found.explain or {}).items()]
     output.print_pairs(pairs)
-
-
-def _print_warnings(found: Hits) -> None:
-    if found.degraded:
-        names = found.degraded.collections
-        what = f"{', '.join(names)}: " if names else ""
-        output.warn(f"{what}searched by {found.degraded.mode} only: {found.degraded.reason}")
-    for warning in found.warnings or ():
-        output.warn(warning)
 
 
 def stale_chunks(hits: Sequence[Hit]) -> set[str]:

@@ -76,7 +76,12 @@ def set_secret(path: Path, vault: str, key: str, value: str, *, key_file: Path) 
         ConfigurationError: if a name or the value is invalid, the file or the key cannot be read
             or written, or another process is writing the file.
     """
-    _check_names(vault, key)
+    if not _VAULT_NAME.fullmatch(vault):
+        raise ConfigurationError(f"vault {vault!r}: expected letters, digits, - and _")
+    if not SECRET_NAME.fullmatch(key):
+        raise ConfigurationError(
+            f"secret {key!r}: expected a name like SEARCH_API_KEY (A-Z, 0-9, _ and -)"
+        )
     if not value:
         raise ConfigurationError(f"{key}: the value is empty")
     path = path.resolve()
@@ -104,15 +109,6 @@ def read_vault(path: Path, vault: str) -> dict[str, str]:
         ConfigurationError: if the file cannot be read, or a value is not a string.
     """
     return stored_secrets(read_file(path), path, vault) if path.exists() else {}
-
-
-def _check_names(vault: str, key: str) -> None:
-    if not _VAULT_NAME.fullmatch(vault):
-        raise ConfigurationError(f"vault {vault!r}: expected letters, digits, - and _")
-    if not SECRET_NAME.fullmatch(key):
-        raise ConfigurationError(
-            f"secret {key!r}: expected a name like SEARCH_API_KEY (A-Z, 0-9, _ and -)"
-        )
 
 
 def _create_key(path: Path) -> None:

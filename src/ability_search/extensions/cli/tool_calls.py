@@ -68,23 +68,20 @@ class LiveConnection:
         """
         try:
             async with asyncio.timeout(self.patience):
-                return await self._next()
+                while True:
+                    await self._there.wait()
+                    connection = self._connection
+                    if connection is None:
+                        continue
+                    try:
+                        await connection.wait_connected()
+                    except NotConnected:
+                        if connection is self._connection:
+                            raise
+                    else:
+                        return connection
         except (TimeoutError, NotConnected) as exc:
             raise Unavailable("the broker cannot be reached", retry_after=1.0) from exc
-
-    async def _next(self) -> Connection:
-        while True:
-            await self._there.wait()
-            connection = self._connection
-            if connection is None:
-                continue
-            try:
-                await connection.wait_connected()
-            except NotConnected:
-                if connection is self._connection:
-                    raise
-            else:
-                return connection
 
 
 def report_of(exc: Exception, tool: str) -> Mapping[str, Any]:

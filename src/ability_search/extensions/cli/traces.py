@@ -49,8 +49,15 @@ def exporting(endpoint: str | None, component: str) -> Iterator[None]:
         ConfigurationError: if one of those variables is invalid.
     """
     try:
-        exporter = _Reporting(OTLPSpanExporter(endpoint=endpoint and _address(endpoint)))
-        provider = TracerProvider(resource=_resource(component), shutdown_on_exit=False)
+        address = endpoint and f"{endpoint.rstrip('/').removesuffix(_PATH)}{_PATH}"
+        exporter = _Reporting(OTLPSpanExporter(endpoint=address))
+        own = {
+            "service.namespace": "ability-search",
+            "service.name": f"ability-search-{component}",
+            "service.version": __version__,
+        }
+        resource = Resource.create({**own, **OTELResourceDetector().detect().attributes})
+        provider = TracerProvider(resource=resource, shutdown_on_exit=False)
         provider.add_span_processor(_CallIds())
         provider.add_span_processor(BatchSpanProcessor(exporter))
     except (ValueError, OSError) as exc:
@@ -102,17 +109,3 @@ class _Reporting(SpanExporter):
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
         return self._exporter.force_flush(timeout_millis)
-
-
-def _address(endpoint: str) -> str:
-    base = endpoint.rstrip("/")
-    return base if base.endswith(_PATH) else base + _PATH
-
-
-def _resource(component: str) -> Resource:
-    own = {
-        "service.namespace": "ability-search",
-        "service.name": f"ability-search-{component}",
-        "service.version": __version__,
-    }
-    return Resource.create({**own, **OTELResourceDetector().detect().attributes})

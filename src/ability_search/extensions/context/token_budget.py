@@ -120,11 +120,6 @@ def _without(result: QueryResult, name: str) -> tuple[QueryResult, bool]:
     return result.model_copy(update={**own, "results": hits}), found
 
 
-def _explain(hit: Hit, size: Callable[[Result], int]) -> None:
-    if hit.explain is not None:
-        hit.explain[NAME] = {"tokens": size(hit)}
-
-
 class _Removable(Result):
     """The parts of a hit that may be left out."""
 
@@ -166,6 +161,11 @@ def _beginning_of(hit: Hit, most: int, counter: TokenCounter) -> Hit:
         if over <= 0 or not content:
             return short
         room = min(room, counter.count(content)) - over
+
+
+def _explain(hit: Hit, size: Callable[[Result], int]) -> None:
+    if hit.explain is not None:
+        hit.explain[NAME] = {"tokens": size(hit)}
 
 
 async def _fit(most: int, answer: Answer, ports: Ports) -> None:

@@ -108,7 +108,9 @@ def compare(
     shared = [name for name in first.metrics if name in second.metrics]
     if metric not in shared:
         raise InvalidInput("--metric", f"{metric} is not in both runs: {', '.join(shared)}")
-    label_a, label_b = _labels(a, b, mode_a, mode_b)
+    label_a, label_b = a.name, b.name
+    if mode_a != mode_b or a.name == b.name:
+        label_a, label_b = f"{a.name} {mode_a}", f"{b.name} {mode_b}"
     changes = [
         Change(id, before.text, before.category, before.metrics[metric], after.metrics[metric])
         for id, before in first.queries.items()
@@ -183,10 +185,3 @@ def _mode(run: EvaluationRun, mode: str) -> ModeRun:
     if mode not in run.modes:
         raise InvalidInput("--mode", f"run {run.name!r} has {', '.join(run.modes)}, not {mode}")
     return run.modes[mode]
-
-
-def _labels(a: EvaluationRun, b: EvaluationRun, mode_a: str, mode_b: str) -> tuple[str, str]:
-    """Return the labels of the two: the names of the runs, with modes where those differ."""
-    if mode_a == mode_b and a.name != b.name:
-        return a.name, b.name
-    return f"{a.name} {mode_a}", f"{b.name} {mode_b}"

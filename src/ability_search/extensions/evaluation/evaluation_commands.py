@@ -110,7 +110,10 @@ def run(
     found = asyncio.run(work())
     _show_run(found, as_json=as_json)
     if out:
-        write_run(found, file := _run_file(out, found.name))
+        file = out
+        if out.suffix != ".json" or out.is_dir():
+            file = out / f"{_UNUSABLE.sub('-', found.name)}.json"
+        write_run(found, file)
         output.stderr().print(f"written: {output.plain(file)}")
 
 
@@ -126,7 +129,14 @@ async def _any_client(
     from ability_search.extensions.localstack.supervisor import temporary_stack
 
     async with AsyncExitStack() as stack:
-        client = None if temporary else await _open_present(stack, broker)
+        client = None
+        if not temporary:
+            usual = new_client(broker)
+            try:
+                client = await stack.enter_async_context(usual)
+            except NotConnected:
+                if not usual.target.assumed:
+                    raise
         if client is None:
             settings = client_settings()
             directory = data_dir or settings.files.cache_dir / "eval"
@@ -136,17 +146,6 @@ async def _any_client(
             await stack.enter_async_context(client)
             client.target = replace(target, stack=running)
         yield client
-
-
-async def _open_present(stack: AsyncExitStack, broker: str | None) -> ToolClient | None:
-    """Return a client of the usual target; ``None`` if it is only assumed and not reachable."""
-    client = new_client(broker)
-    try:
-        return await stack.enter_async_context(client)
-    except NotConnected:
-        if not client.target.assumed:
-            raise
-        return None
 
 
 @command(group, "compare")
@@ -201,13 +200,6 @@ def _modes(wanted: str | None, a: EvaluationRun, b: EvaluationRun) -> tuple[str,
     return shared[0], shared[0]
 
 
-def _run_file(path: Path, name: str) -> Path:
-    """Return the file of a run: ``path`` if it ends in .json, else a file in that directory."""
-    if path.suffix == ".json" and not path.is_dir():
-        return path
-    return path / f"{_UNUSABLE.sub('-', name)}.json"
-
-
 def _show_run(run: EvaluationRun, *, as_json: bool) -> None:
     """Print the metrics of each mode, and by category if there are categories."""
     _show_warnings(run)
@@ -224,12 +216,15 @@ def _show_run(run: EvaluationRun, *, as_json: bool) -> None:
             ]
             _print_metrics(("category", "n", *found.metrics), rows)
     queries = f"{run.dataset.queries:,} {'query' if run.dataset.queries == 1 else 'queries'}"
+    dates = f"; as of {output.plain(run.options['asOf'])}" if "asOf" in run.options else ""
+    if run.dataset.dated:
+        dates += f"{',' if dates else ';'} {run.dataset.dated:,} queries with their own date"
     out.print(
         f"[bold]{output.plain(run.name)}[/bold]: {queries} over"
         f" {output.counted(run.dataset.documents, 'document')} in"
         f" {output.counted(run.collection['chunks'], 'chunk')},"
         f" {output.plain(run.collection['model'])}; collection"
-        f" {output.plain(run.collection['name'])}{_moments(run)}"
+        f" {output.plain(run.collection['name'])}{dates}"
     )
     rows = [
         (mode, *map(_short, found.metrics.values()), f"{found.milliseconds.median:.1f}")
@@ -259,14 +254,6 @@ def _show_warnings(run: EvaluationRun) -> None:
         outcomes = (*found.queries.values(), *found.negatives.values())
         for text, count in Counter(text for each in outcomes for text in each.warnings).items():
             output.warn(f"{mode}, {count} queries: {text}")
-
-
-def _moments(run: EvaluationRun) -> str:
-    """Return the reference dates of the queries as text; empty if there are none."""
-    texts = [f"as of {output.plain(run.options['asOf'])}"] if "asOf" in run.options else []
-    if run.dataset.dated:
-        texts.append(f"{run.dataset.dated:,} queries with their own date")
-    return f"; {', '.join(texts)}" if texts else ""
 
 
 def _show_comparison(comparison: Comparison, *, most: int) -> None:

@@ -116,7 +116,15 @@ def _json_conversations(text: str) -> list[Conversation]:
         try:
             return _conversations_in(msgspec.json.decode(text))
         except msgspec.DecodeError:
-            return _conversations_in(_json_lines(text))
+            # Strings in JSON may contain other separators; the last line may be unfinished.
+            *lines, last = text.split("\n")
+            try:
+                values = [msgspec.json.decode(line) for line in lines if line.strip()]
+            except msgspec.DecodeError:
+                return []
+            with suppress(msgspec.DecodeError):
+                values += [msgspec.json.decode(last)] if last.strip() else []
+            return _conversations_in(values) if values else []
     return []
 
 
@@ -159,18 +167,6 @@ def _is_message(value: Mapping[str, Any]) -> bool:
     )
 
 
-def _json_lines(text: str) -> list[Any]:
-    """Return the values of JSON Lines, without a last line that is still being written."""
-    *lines, last = text.split("\n")  # strings in JSON may contain other separators of lines
-    try:
-        values = [msgspec.json.decode(line) for line in lines if line.strip()]
-    except msgspec.DecodeError:
-        return [None]
-    with suppress(msgspec.DecodeError):
-        values += [msgspec.json.decode(last)] if last.strip() else []
-    return values or [None]
-
-
 def _exported(value: Mapping[str, Any]) -> Conversation | None:
     """Return a conversation of an export of ChatGPT or Claude, or an object with messages."""
     mapping = value.get("mapping")
@@ -195,15 +191,12 @@ def _branch(mapping: dict[str, Any], last: Any) -> list[Any]:
         seen.add(last)
         node = mapping[last] if isinstance(mapping[last], Mapping) else {}
         message = node.get("message")
-        if isinstance(message, Mapping) and not _is_hidden(message):
+        about = message.get("metadata") if isinstance(message, Mapping) else None
+        hidden = isinstance(about, Mapping) and about.get("is_visually_hidden_from_conversation")
+        if isinstance(message, Mapping) and not hidden:
             messages.append(message)
         last = node.get("parent")
     return messages[::-1]
-
-
-def _is_hidden(message: Mapping[str, Any]) -> bool:
-    about = message.get("metadata")
-    return isinstance(about, Mapping) and bool(about.get("is_visually_hidden_from_conversation"))
 
 
 def _turn(message: Mapping[str, Any]) -> Turn | None:

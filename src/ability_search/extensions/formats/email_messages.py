@@ -70,16 +70,16 @@ def read_email(name: str, data: bytes, bounds: Bounds) -> Extracted:
         created=moment.isoformat() if moment else None,
         message_id=_header(message, "Message-ID"),
     )
-    named = (
-        (_label(part.get_filename() or "") or f"part {number}{_suffix(part)}", part)
-        for number, part in enumerate(_attachments(message, body), start=1)
-    )
-    parts = (
-        _Part(file, file, _bytes(part), {**metadata, "attachment": file}, title=file)
-        for file, part in named
-    )
+
+    def parts() -> Iterator[_Part]:
+        for number, part in enumerate(_attachments(message, body), start=1):
+            kind = part.get_content_type()
+            suffix = ".eml" if kind == "message/rfc822" else guess_extension(kind) or ""
+            file = _label(part.get_filename() or "") or f"part {number}{suffix}"
+            yield _Part(file, file, _bytes(part), {**metadata, "attachment": file}, title=file)
+
     found = Extracted(composer.text, "markdown", subject or None)
-    names, found = _with_parts(found, "attachment", parts, _MOST_ATTACHMENTS, bounds)
+    names, found = _with_parts(found, "attachment", parts(), _MOST_ATTACHMENTS, bounds)
     return replace(found, metadata={**metadata, "attachments": names} if names else metadata)
 
 
@@ -96,12 +96,16 @@ def read_mbox(name: str, data: bytes, bounds: Bounds) -> Extracted:
     composer.heading(1, name)
     composer.paragraph(f"{len(starts)} e-mail message{'s' if len(starts) > 1 else ''}")
     ends = [*(each.start() for each in starts[1:]), len(data)]
-    parts = (
-        _message(data[start.end() : end], number)
-        for number, (start, end) in enumerate(zip(starts, ends, strict=True), start=1)
-    )
+
+    def parts() -> Iterator[_Part]:
+        for number, (start, end) in enumerate(zip(starts, ends, strict=True), start=1):
+            message = _QUOTED.sub(rb"\1", data[start.end() : end])
+            named = message_from_bytes(message, policy=policy.default)["Message-ID"]
+            label = _label(str(named or "").strip("<> \t")) or str(number)
+            yield _Part(label, "message.eml", message, {})
+
     found = Extracted(composer.text, "markdown", metadata={"messages": len(starts)})
-    return _with_parts(found, "message", parts, _MOST_MESSAGES, bounds)[1]
+    return _with_parts(found, "message", parts(), _MOST_MESSAGES, bounds)[1]
 
 
 class _Part(NamedTuple):
@@ -115,14 +119,6 @@ class _Part(NamedTuple):
     """Metadata that it has in addition to its own."""
     title: str = ""
     """Title if it has none; else its name."""
-
-
-def _message(quoted: bytes, number: int) -> _Part:
-    """Return a message in a mailbox."""
-    data = _QUOTED.sub(rb"\1", quoted)
-    named = message_from_bytes(data, policy=policy.default)["Message-ID"]
-    label = _label(str(named or "").strip("<> \t")) or str(number)
-    return _Part(label, "message.eml", data, {})
 
 
 def _with_parts(
@@ -203,11 +199,6 @@ def _attachments(
     inline = kind == "image" and within
     if not (part is body or version or inline or part.get_content_type() in _SIGNATURES):
         yield part
-
-
-def _suffix(part: MIMEPart) -> str:
-    kind = part.get_content_type()
-    return ".eml" if kind == "message/rfc822" else guess_extension(kind) or ""
 
 
 def _label(name: str) -> str:

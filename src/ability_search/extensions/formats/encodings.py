@@ -5,7 +5,6 @@ from __future__ import annotations
 import codecs
 import re
 import unicodedata
-from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
 from itertools import pairwise
@@ -163,7 +162,12 @@ def _guessed(data: bytes) -> tuple[str, Doubt] | None:
         for place, word in enumerate(words)
         if not word.isascii()
     )
-    sample = _joined(near)
+    gathered = bytearray()
+    for part in near:
+        gathered += part + b" "
+        if len(gathered) > _SAMPLE:
+            break
+    sample = bytes(gathered[:_SAMPLE])
     ranked: list[tuple[float, str, str]] = []
     for guess in chardet.detect_all(
         sample, ignore_threshold=True, compat_names=False, include_encodings=_PRIORS
@@ -181,15 +185,6 @@ def _guessed(data: bytes) -> tuple[str, Doubt] | None:
     if not best or "\ufffd" in text[:-2]:
         doubt = _NO_FIT
     return data.decode(name, "replace"), _doubt(name, doubt)
-
-
-def _joined(parts: Iterator[bytes]) -> bytes:
-    sample = bytearray()
-    for part in parts:
-        sample += part + b" "
-        if len(sample) > _SAMPLE:
-            break
-    return bytes(sample[:_SAMPLE])
 
 
 def _plausibility(text: str) -> float:

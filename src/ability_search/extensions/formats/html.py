@@ -78,7 +78,8 @@ def read_html(_name: str, data: bytes, bounds: Bounds) -> Extracted:
     root = etree.fromstring(decoded(data).encode("utf-8", "replace") or b" ", parser)
     if root is None:
         raise Unreadable(EMPTY)
-    main = _main(root)
+    ways = (".//main", ".//*[@role='main']", ".//article")
+    main = next((found[0] for each in ways if len(found := root.findall(each)) == 1), None)
     text = ""
     if main is not None:
         text = _composed(etree, main, bounds, _AROUND - {"header"})
@@ -110,21 +111,17 @@ def read_svg(_name: str, data: bytes, bounds: Bounds) -> Extracted:
     for switch in root.iter("{*}switch"):
         del switch[1:]
     for element in root.iter("{*}title", "{*}desc", "{*}text"):
-        _part_lines(element)
+        height = None
+        for span in element.iter("{*}tspan"):
+            # A space before each line of a text, which is at another height.
+            if span.get("dy") or span.get("y", height) != height:
+                span.text = f" {span.text or ''}"
+            height = span.get("y", height)
         composer.paragraph(_words(element))
     for label in root.iter("{*}foreignObject"):
         composer.paragraph(" ".join(label.itertext()))
     title = _words(root.find("{*}title"))
     return Extracted(composer.text, "text", title=title or None)
-
-
-def _part_lines(text: Any) -> None:
-    """Put a space before each line of a text, which is a ``tspan`` at another height."""
-    height = None
-    for span in text.iter("{*}tspan"):
-        if span.get("dy") or span.get("y", height) != height:
-            span.text = f" {span.text or ''}"
-        height = span.get("y", height)
 
 
 def read_epub(name: str, data: bytes, bounds: Bounds) -> Extracted:
@@ -179,14 +176,6 @@ def _path(package: str, reference: str) -> str:
     """Return the name of a member that the package refers to."""
     path = unquote(urldefrag(reference).url)
     return posixpath.normpath(posixpath.join(posixpath.dirname(package), path))
-
-
-def _main(root: Any) -> Any:
-    for path in (".//main", ".//*[@role='main']", ".//article"):
-        found = root.findall(path)
-        if len(found) == 1:
-            return found[0]
-    return None
 
 
 def _about(root: Any) -> dict[str, Any]:

@@ -81,7 +81,9 @@ def _scan(text: str, *, small: int) -> _Container | None:
                 return None
             if is_kept:
                 expects.pop()
-                _leave(open_ones, match.end(), small)
+                closed, outer = open_ones.pop(), open_ones[-1]
+                if match.end() - closed.opened_at <= small:
+                    del outer.inner[len(outer.starts) - 1]
             continue
         if mark == ",":
             expects[-1] |= is_kept
@@ -91,27 +93,12 @@ def _scan(text: str, *, small: int) -> _Container | None:
             expects[-1] = len(open_ones) == 1
         if mark in ("[", "{"):
             closing.append(ord(_CLOSING[mark]))
-            if is_kept and _enter(open_ones, mark, match.start()):
+            if is_kept and len(open_ones) <= _DEEPEST:
+                outer = open_ones[-1]
+                outer.inner[len(outer.starts) - 1] = opened = _Container(mark, match.start())
+                open_ones.append(opened)
                 expects.append(True)
     return None if closing else root
-
-
-def _enter(open_ones: list[_Container], mark: str, start: int) -> bool:
-    """Open a container in the innermost one, unless it is too deep."""
-    if len(open_ones) > _DEEPEST:
-        return False
-    outer = open_ones[-1]
-    outer.inner[len(outer.starts) - 1] = opened = _Container(mark, start)
-    open_ones.append(opened)
-    return True
-
-
-def _leave(open_ones: list[_Container], end: int, small: int) -> None:
-    """Close the innermost container, which ends at ``end``; drop it if it is small."""
-    closed = open_ones.pop()
-    if end - closed.opened_at <= small:
-        outer = open_ones[-1]
-        del outer.inner[len(outer.starts) - 1]
 
 
 def _marks(text: str) -> Iterator[re.Match[str]]:
@@ -151,15 +138,13 @@ def _step(text: str, container: _Container, index: int) -> str:
     """Return the part of a path that names one element of a container."""
     if container.opened_by == "{" and index < len(container.starts):
         key = _MARK.match(text, container.starts[index])
-        return _key(key[0]) if key else ""
+        if key is None:
+            return ""
+        try:
+            name = str(json.loads(key[0], strict=False))
+        except ValueError:
+            name = key[0]
+        name = clipped(name)
+        return f".{name}" if _NAME.match(name) else f"[{json.dumps(name, ensure_ascii=False)}]"
     alone = container.opened_by == "" and len(container.starts) == 1
     return "" if alone else f"[{index}]"
-
-
-def _key(literal: str) -> str:
-    try:
-        name = str(json.loads(literal, strict=False))
-    except ValueError:
-        name = literal
-    name = clipped(name)
-    return f".{name}" if _NAME.match(name) else f"[{json.dumps(name, ensure_ascii=False)}]"

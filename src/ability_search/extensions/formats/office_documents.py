@@ -479,28 +479,21 @@ def _add_shape(composer: Composer, shape: Any) -> None:
         for paragraph in shape.text_frame.paragraphs:
             composer.item(paragraph.text, depth=paragraph.level)
     elif getattr(shape, "has_table", False):
-        composer.table(_slide_rows(shape.table))
+        rows = [
+            [
+                (each.text, each.span_width, each.span_height)
+                for each in row.cells
+                if not each.is_spanned
+            ]
+            for row in shape.table.rows
+        ]
+        composer.table(spread(rows, names=None))
     elif getattr(shape, "has_chart", False):
         _add_chart(composer, shape.chart.element)
     else:
         for relation in shape.element.iter(_DIAGRAM_PLACE):
             data = shape.part.related_part(relation.get(_DATA)).blob
             _add_diagram(composer, xml_parser(reads="PPTX files")(data))
-
-
-def _slide_rows(table: Any) -> Iterable[list[object]]:
-    """Return the rows of a table of a slide; the text of merged cells is that of each of them."""
-    return spread(
-        [
-            [
-                (cell.text, cell.span_width, cell.span_height)
-                for cell in row.cells
-                if not cell.is_spanned
-            ]
-            for row in table.rows
-        ],
-        names=None,
-    )
 
 
 def _add_chart(composer: Composer, chart: Any) -> None:

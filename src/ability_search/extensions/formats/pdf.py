@@ -84,7 +84,12 @@ def _pages(
     room = bounds.text
     read = bounds.recognize or Unreadable(f"scanned; {foreign_files.NO_RECOGNITION}")
     for number in range(len(document)):
-        page = _flattened(pdfium, document, number)
+        page = document[number]
+        # Form fields and annotations, such as typed text, become page content.
+        done = pdfium.raw.FPDFPage_Flatten(page, pdfium.raw.FLAT_NORMALDISPLAY)
+        if done == pdfium.raw.FLATTEN_SUCCESS:
+            page.close()
+            page = document[number]
         text = _cleaned(page.get_textpage().get_text_bounded())
         try:
             text = text or _recognized(page, read)
@@ -96,16 +101,6 @@ def _pages(
         if room < 0:
             raise too_much_text(bounds)
         yield text
-
-
-def _flattened(pdfium: Any, document: Any, number: int) -> Any:
-    """Return a page whose form fields and annotations, such as typed text, are page content."""
-    page = document[number]
-    done = pdfium.raw.FPDFPage_Flatten(page, pdfium.raw.FLAT_NORMALDISPLAY)
-    if done != pdfium.raw.FLATTEN_SUCCESS:
-        return page
-    page.close()
-    return document[number]
 
 
 def _page_ranges(unread: Sequence[tuple[int, str]]) -> Iterator[tuple[str, str]]:

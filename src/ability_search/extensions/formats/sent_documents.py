@@ -108,8 +108,12 @@ def read_json_file(name: str, text: str, bounds: Bounds) -> Extracted:
     unread: list[tuple[str, str]] = []
     for place, value in enumerate(values):
         part = f"document={place + 1}"
-        if problem := _problem(value, bounds):
-            unread.append((part, problem))
+        if not value["content"].strip():
+            unread.append((part, EMPTY))
+        elif len(value["source"]) > _LONGEST_SOURCE:
+            unread.append((part, f"its source is longer than {_LONGEST_SOURCE} characters"))
+        elif len(value["content"].encode()) > bounds.text:
+            unread.append((part, str(too_much_text(bounds))))
         else:
             children.append((part, _document(value)))
     return Extracted(NO_TEXT, "json", unread=tuple(unread), children=tuple(children))
@@ -125,16 +129,6 @@ def _objects(text: str) -> list[dict[str, Any]]:
     except (msgspec.DecodeError, RecursionError):
         return []
     return values if len(values) <= _MOST and all(each.source.strip() for each in listed) else []
-
-
-def _problem(value: Mapping[str, Any], bounds: Bounds) -> str:
-    """Return why a document cannot be read; empty if it can."""
-    if not value["content"].strip():
-        return EMPTY
-    if len(value["source"]) > _LONGEST_SOURCE:
-        return f"its source is longer than {_LONGEST_SOURCE} characters"
-    size = len(value["content"].encode())
-    return str(too_much_text(bounds)) if size > bounds.text else ""
 
 
 def _document(value: Mapping[str, Any]) -> Extracted:

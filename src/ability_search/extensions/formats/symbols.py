@@ -291,7 +291,11 @@ class _Walk:
         named = _naming(node)
         if named is None:
             return _UNNAMED.get(node.type, "")
-        receiver = _receiver(node)
+        # The type that a method of Go belongs to.
+        receiver = node.child_by_field_name("receiver")
+        while receiver is not None and receiver.type != "type_identifier":
+            deeper = receiver.child_by_field_name("type")
+            receiver = deeper or (receiver.named_child(0) if receiver.named_child_count else None)
         names = (named,) if receiver is None else (receiver, named)
         written = b".".join(self._source[each.start_byte : each.end_byte] for each in names)
         return clipped(" ".join(written.decode("utf-8", "replace").split()))
@@ -344,17 +348,13 @@ def _children(container: Node) -> Iterator[Node]:
             depth += 1
             continue
         if node.is_named:
-            yield _only_child(node) if node.type == "expression_statement" else node
+            alone = node.type == "expression_statement" and node.named_child_count == 1
+            yield (node.named_child(0) if alone else None) or node
         more = cursor.goto_next_sibling()
         while not more and depth:
             cursor.goto_parent()
             depth -= 1
             more = cursor.goto_next_sibling()
-
-
-def _only_child(node: Node) -> Node:
-    child = node.named_child(0) if node.named_child_count == 1 else None
-    return node if child is None else child
 
 
 def _definition(node: Node) -> Node | None:
@@ -387,15 +387,6 @@ def _body(node: Node) -> Node | None:
     """Return the node of the members in a definition; ``None`` if there is none."""
     body = node.child_by_field_name("body") or node.child_by_field_name("declarations")
     return body or next((each for each in node.children if each.type.endswith("class_body")), None)
-
-
-def _receiver(node: Node) -> Node | None:
-    """Return the node of the type that a method of Go belongs to; ``None`` without receiver."""
-    found = node.child_by_field_name("receiver")
-    while found is not None and found.type != "type_identifier":
-        deeper = found.child_by_field_name("type")
-        found = deeper or (found.named_child(0) if found.named_child_count else None)
-    return found
 
 
 def _naming(node: Node) -> Node | None:

@@ -45,7 +45,12 @@ def read_csv(name: str, text: str, bounds: Bounds) -> Extracted:
     Each row becomes one line, ``name: Ada; born: 1815``, with the line number of its beginning in
     the file. Text that is not such a table stays unchanged.
     """
-    delimiter = _delimiter(name, text)
+    # A tab for .tsv files, else the delimiter of most of the first lines.
+    head = _QUOTED.sub("", text[:_HEAD]).lstrip().split("\n")[:FIRST_ROWS]
+    delimiter = max(
+        "\t" if name.lower().endswith(".tsv") else _DELIMITERS,
+        key=lambda each: (sum(each in line for line in head), head[0].count(each)),
+    )
     if named := _DELIMITER_LINE.match(text):
         delimiter = named[1]
         text = f"\n{text[named.end() :]}"
@@ -54,16 +59,6 @@ def read_csv(name: str, text: str, bounds: Bounds) -> Extracted:
     except csv.Error:
         return Extracted(text, "csv")
     return Extracted("\n".join(lines), "csv")
-
-
-def _delimiter(name: str, text: str) -> str:
-    """Return a tab for ``.tsv`` files, else the delimiter of most of the first lines."""
-    if name.lower().endswith(".tsv"):
-        return "\t"
-    head = _QUOTED.sub("", text[:_HEAD]).lstrip().split("\n")[:FIRST_ROWS]
-    return max(
-        _DELIMITERS, key=lambda each: (sum(each in line for line in head), head[0].count(each))
-    )
 
 
 def _rows(text: str, delimiter: str, bounds: Bounds) -> list[str]:
@@ -112,7 +107,9 @@ def read_notebook(name: str, text: str, bounds: Bounds) -> Extracted:
     spec, info = _mapping(about.get("kernelspec")), _mapping(about.get("language_info"))
     language = str(info.get("name") or spec.get("language") or "python")
     for cell in _cells(notebook):
-        source = _source(cell.get("source", cell.get("input")))
+        given = cell.get("source", cell.get("input"))
+        lines = given if isinstance(given, list) else [given]
+        source = "".join(line for line in lines if isinstance(line, str))
         kind = cell.get("cell_type")
         if kind == "code":
             composer.code(source, language)
@@ -138,8 +135,3 @@ def _cells(notebook: Any) -> list[Mapping[str, Any]]:
 
 def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
-
-
-def _source(lines: Any) -> str:
-    parts = lines if isinstance(lines, list) else [lines]
-    return "".join(part for part in parts if isinstance(part, str))

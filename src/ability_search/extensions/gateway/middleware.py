@@ -110,7 +110,13 @@ class BodyReader:
             ClientDisconnect: if the client disconnects meanwhile.
         """
         now = asyncio.get_running_loop().time()
-        self._displace(now)
+        if len(self._arriving) >= self.size:
+            old = [each for each in self._arriving if now - each.began >= YOUNG_SECONDS]
+            if not old:
+                raise Busy(f"{len(self._arriving)} request bodies are arriving", retry_after=1.0)
+            slowest = min(old, key=lambda each: len(each.body) / (now - each.began))
+            self._arriving.discard(slowest)
+            slowest.deadline.reschedule(now)
         try:
             async with asyncio.timeout(BODY_SECONDS) as deadline:
                 arrival = _Arrival(now, deadline)
@@ -141,16 +147,6 @@ class BodyReader:
                     hint="Send less at a time, or increase the setting gateway_request_bytes.",
                 )
             more = message.get("more_body", False)
-
-    def _displace(self, now: float) -> None:
-        if len(self._arriving) < self.size:
-            return
-        old = [each for each in self._arriving if now - each.began >= YOUNG_SECONDS]
-        if not old:
-            raise Busy(f"{len(self._arriving)} request bodies are arriving", retry_after=1.0)
-        slowest = min(old, key=lambda each: len(each.body) / (now - each.began))
-        self._arriving.discard(slowest)
-        slowest.deadline.reschedule(now)
 
 
 @dataclass(slots=True, eq=False)
@@ -208,18 +204,17 @@ class Guard:
             self._check(scope)
             if scope["method"] == "POST":
                 receive = await self._bodies.read(receive)
-            with self._place(scope):
+            place: AbstractContextManager[None] = self._requests
+            if scope["path"] in _PROBES:
+                place = nullcontext()
+            elif scope["method"] in ("GET", "HEAD") and scope["path"] in _STREAMS:
+                place = self._streams
+            with place:
                 await _in_context(self._app, scope, receive, counted)
         except ClientDisconnect:
             await Response(status_code=CLIENT_CLOSED_REQUEST)(scope, receive, counted)
         except SearchError as exc:
             await problem(report_of(exc, GATEWAY))(scope, receive, counted)
-
-    def _place(self, scope: Scope) -> AbstractContextManager[None]:
-        if scope["path"] in _PROBES:
-            return nullcontext()
-        is_stream = scope["method"] in ("GET", "HEAD") and scope["path"] in _STREAMS
-        return self._streams if is_stream else self._requests
 
     def _check(self, scope: Scope) -> None:
         headers = Headers(scope=scope)

@@ -93,20 +93,16 @@ def problem(report: Mapping[str, Any], *, headers: Mapping[str, str] | None = No
         tool=None if tool in (None, GATEWAY) else str(tool),
         collection=None if collection is None else str(collection),
     )
+    own = {}
+    if body.retry_after_ms is not None:
+        own["Retry-After"] = str(max(1, math.ceil(body.retry_after_ms / 1000)))
+    elif body.retryable and status == HTTPStatus.SERVICE_UNAVAILABLE:
+        own["Retry-After"] = "1"
+    if status == HTTPStatus.UNAUTHORIZED:
+        own["WWW-Authenticate"] = "Bearer"
     return Response(
         body.model_dump_json(by_alias=True, exclude_none=True),
         status_code=status,
         media_type=MEDIA_TYPE,
-        headers={**_headers(body), **(headers or {})},
+        headers={**own, **(headers or {})},
     )
-
-
-def _headers(body: Problem) -> dict[str, str]:
-    headers = {}
-    if body.retry_after_ms is not None:
-        headers["Retry-After"] = str(max(1, math.ceil(body.retry_after_ms / 1000)))
-    elif body.retryable and body.status == HTTPStatus.SERVICE_UNAVAILABLE:
-        headers["Retry-After"] = "1"
-    if body.status == HTTPStatus.UNAUTHORIZED:
-        headers["WWW-Authenticate"] = "Bearer"
-    return headers

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import chain, islice, pairwise
 from typing import NamedTuple
 
 from ability_search.documents import Document, Passage
@@ -98,13 +98,24 @@ def _title(document: Document, passages: Sequence[Passage]) -> Iterator[Candidat
 
 
 def _summary(document: Document, passages: Sequence[Passage]) -> Iterator[CandidateSentence]:
-    telling = [passage for passage in passages if not _is_boilerplate(passage.breadcrumb)]
+    telling = [
+        passage
+        for passage in passages
+        if _LEFT_OUT.isdisjoint(
+            _NUMBERING.sub("", heading).casefold()
+            for heading in passage.breadcrumb.split(SEPARATOR)
+        )
+    ]
     chosen: list[str] = []
     for sentence in islice(_sentences(document, telling), _SUMMARY_SENTENCES):
         if chosen and sum(map(len, chosen)) + len(sentence.text) > _SUMMARY_CHARACTERS:
             break
         chosen.append(sentence.text)
-    yield CandidateSentence(_joined(chosen))
+    text = ""
+    for part in chosen:
+        # With spaces except after Chinese and Japanese sentences.
+        text += f" {part}" if text and text[-1].isascii() else part
+    yield CandidateSentence(text)
 
 
 def _keywords(document: Document, passages: Sequence[Passage]) -> Iterator[CandidateSentence]:
@@ -141,45 +152,18 @@ def _sentences(document: Document, passages: Sequence[Passage]) -> Iterator[Cand
 def _of_block(block: str) -> Iterator[str]:
     shown = _LINK.sub(r"\1", _IMAGE.sub("", _MARKER.sub("", block)))
     text = _SPACE.sub(" ", _MARKUP.sub("", shown)).strip()
-    for start, end in _spans(text):
+    # A full stop between spaces ends a sentence regardless of the next character.
+    stops = [0, *(match.end() for match in _LONE_STOP.finditer(text)), len(text)]
+    sentences = chain(*(boundaries.sentences(text, *pair) for pair in pairwise(stops)))
+    for start, end in sentences:
         if end - start > LONGEST:
             end = boundaries.cut_before(text, start, start + LONGEST)
         found = text[start:end].strip()
-        if _is_sentence(found):
+        classes = classify(found)
+        unspaced = sum(letter in "hkg" for letter in classes)
+        enough = unspaced >= _FEWEST_UNSPACED or len(_WORD.findall(found)) >= _FEWEST_WORDS
+        if enough and sum(letter in "aAmhkgt " for letter in classes) >= _LETTERS * len(classes):
             yield found
-
-
-def _spans(text: str) -> Iterator[boundaries.Span]:
-    """Yield sentences; a full stop between spaces ends one regardless of the next character."""
-    start = 0
-    for match in _LONE_STOP.finditer(text):
-        yield from boundaries.sentences(text, start, match.end())
-        start = match.end()
-    yield from boundaries.sentences(text, start, len(text))
-
-
-def _joined(parts: Sequence[str]) -> str:
-    """Join sentences into one text, with spaces except after Chinese and Japanese ones."""
-    text = ""
-    for part in parts:
-        text += f" {part}" if text and text[-1].isascii() else part
-    return text
-
-
-def _is_sentence(text: str) -> bool:
-    classes = classify(text)
-    letters = sum(letter in "aAmhkgt " for letter in classes)
-    if letters < _LETTERS * len(classes):
-        return False
-    unspaced = sum(letter in "hkg" for letter in classes)
-    return unspaced >= _FEWEST_UNSPACED or len(_WORD.findall(text)) >= _FEWEST_WORDS
-
-
-def _is_boilerplate(breadcrumb: str) -> bool:
-    return any(
-        _NUMBERING.sub("", heading).casefold() in _LEFT_OUT
-        for heading in breadcrumb.split(SEPARATOR)
-    )
 
 
 _EXTRACTORS: Mapping[str, Callable[[Document, Sequence[Passage]], Iterator[CandidateSentence]]] = {

@@ -77,7 +77,8 @@ def keywords(text: str, *, most: int = 12) -> list[str]:
             whole.add(units)
         for phrase, own in zip(_parts(units, limit), _parts(tuple(shown), limit), strict=True):
             frequency[phrase] += 1
-            written.setdefault(phrase, _joined(own))
+            between = " " if classify(own[0])[0] not in "hk" else ""
+            written.setdefault(phrase, between.join(own))
     candidates = {
         phrase: count
         for phrase, count in frequency.items()
@@ -122,7 +123,12 @@ def _runs(text: str) -> Iterator[tuple[Sequence[str], int]]:
         shown = text[match.start() : match.end()]
         kind = _MOST_WORDS if match["word"] else _MOST_UNITS_UNSPACED
         gap = text[end : match.start()]
-        separates = _separates(shown)
+        separates = (
+            shown.casefold() in _SEPARATORS
+            or shown in _PARTICLES
+            or len(shown) > _LONGEST_WORD
+            or (shown.isascii() and len(shown) == 1)
+        )
         if units and (separates or kind != limit or gap.strip(" \t") or gap.count("\n")):
             yield units, limit
             units = []
@@ -134,20 +140,6 @@ def _runs(text: str) -> Iterator[tuple[Sequence[str], int]]:
         yield units, limit
 
 
-def _separates(word: str) -> bool:
-    """Return whether a unit separates phrases."""
-    return (
-        word.casefold() in _SEPARATORS
-        or word in _PARTICLES
-        or len(word) > _LONGEST_WORD
-        or (word.isascii() and len(word) == 1)
-    )
-
-
 def _has_meaning(phrase: Phrase) -> bool:
     text = "".join(phrase)
     return len(text) > 1 and not text.isdecimal()
-
-
-def _joined(units: Sequence[str]) -> str:
-    return (" " if classify(units[0])[0] not in "hk" else "").join(units)

@@ -25,7 +25,7 @@ from typing import Any
 
 from ability_search.config.schema import Tracing
 from ability_search.config.setting_fields import Url, has_credentials
-from ability_search.config.settings_table import Spec, all_settings
+from ability_search.config.settings_table import all_settings
 from ability_search.errors import SearchError
 from ability_search.extension import loaded
 from ability_search.extensions.cli.settings import Metrics
@@ -348,16 +348,15 @@ def child_environ(
     for spec in all_settings().specs:
         if spec.group not in needs:
             for name in child.keys() & set(spec.env):
-                child[name] = _harmless(spec, child[name])
+                if spec.kind == "secret":
+                    withheld = spec.home is None and child[name].strip()
+                    child[name] = WITHHELD if withheld else ""
+                else:
+                    parts = map(_without_credentials, child[name].split(","))
+                    child[name] = ",".join(parts)
                 if not child[name]:
                     del child[name]
     return child
-
-
-def _harmless(spec: Spec, text: str) -> str:
-    if spec.kind == "secret":
-        return WITHHELD if spec.home is None and text.strip() else ""
-    return ",".join(map(_without_credentials, text.split(",")))
 
 
 def _without_credentials(text: str) -> str:

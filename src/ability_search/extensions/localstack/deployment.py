@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -79,7 +79,12 @@ async def add_deployed_secrets(settings: Settings, *, wait: float) -> Settings:
     if not settings.of(Deployment).awaited:
         return settings
     environ = joined_environ(load_settings(os.environ, Path.cwd()), os.environ)
-    secrets = await _receive(settings, _rendezvous(settings, environ), wait)
+    # The broker where the deployer listens, with the networks configured for it.
+    broker, named = settings.broker, settings.of(Deployment).rendezvous_broker
+    if named is not None:
+        url = {"BROKER_URL": named.get_secret_value()}
+        broker = load_settings({**environ, **url}, Path.cwd()).broker
+    secrets = await _receive(settings, broker, wait)
     completed = load_settings(environ, Path.cwd(), deployed=secrets)
     logging_now = completed.of(Logging)
     if logging_now != settings.of(Logging):
@@ -88,15 +93,6 @@ async def add_deployed_secrets(settings: Settings, *, wait: float) -> Settings:
         if warning not in settings.warnings:
             log.warning("%s", warning)
     return completed
-
-
-def _rendezvous(settings: Settings, environ: Mapping[str, str]) -> Broker:
-    """Return the broker where the deployer listens, with the networks configured for it."""
-    named = settings.of(Deployment).rendezvous_broker
-    if named is None:
-        return settings.broker
-    url = {"BROKER_URL": named.get_secret_value()}
-    return load_settings({**environ, **url}, Path.cwd()).broker
 
 
 async def _receive(settings: Settings, broker: Broker, wait: float) -> dict[str, str]:
@@ -212,40 +208,27 @@ async def complete_secrets(settings: Settings, invoke: Invoke, *, timeout: float
     missing = missing_secrets(settings)
     if not missing:
         return settings
-    found = await _requested(missing, invoke, timeout=timeout)
-    for name, secret in found.items():
-        settings = _with_secret(settings, name, secret)
-    settings = replace(settings, present_secrets=settings.present_secrets.union(found))
-    require_secrets(settings)
-    return settings
-
-
-def _with_secret(settings: Settings, name: str, secret: SecretStr) -> Settings:
-    spec = all_settings().by_env.get(name)
-    if spec is None:
-        return settings
-    group = settings.of(spec.group)
-    values = dict(group) | {spec.attribute: secret.get_secret_value()}
-    try:
-        changed = type(group).model_validate(values)
-    except ValidationError as exc:
-        text = "; ".join(message for _, message in errors_of(exc))
-        raise ConfigurationError(f"{name} from the secret ability: {text}") from exc
-    return settings.with_group(changed)
-
-
-async def _requested(
-    names: Collection[str], invoke: Invoke, *, timeout: float
-) -> dict[str, SecretStr]:
-    """Request several secrets concurrently; those that are received in time are returned."""
     found: dict[str, SecretStr] = {}
     try:
         async with asyncio.timeout(timeout), asyncio.TaskGroup() as tasks:
-            for name in names:
+            for name in missing:
                 tasks.create_task(_fetch(name, invoke, found))
     except TimeoutError:
-        log.warning("secret ability: %d of %d secrets received in time", len(found), len(names))
-    return found
+        log.warning("secret ability: %d of %d secrets received in time", len(found), len(missing))
+    for name, secret in found.items():
+        spec = all_settings().by_env.get(name)
+        if spec is None:
+            continue
+        group = settings.of(spec.group)
+        values = dict(group) | {spec.attribute: secret.get_secret_value()}
+        try:
+            settings = settings.with_group(type(group).model_validate(values))
+        except ValidationError as exc:
+            text = "; ".join(message for _, message in errors_of(exc))
+            raise ConfigurationError(f"{name} from the secret ability: {text}") from exc
+    settings = replace(settings, present_secrets=settings.present_secrets.union(found))
+    require_secrets(settings)
+    return settings
 
 
 async def _fetch(name: str, invoke: Invoke, found: dict[str, SecretStr]) -> None:

@@ -83,7 +83,11 @@ async def _up(plan: Plan, began: float) -> None:
 
         with stop_signals(stop):
             try:
-                _show(await starting, began)
+                _print_stack(await starting)
+                took = time.monotonic() - began
+                output.stdout().print(
+                    f"[bold green]ready[/bold green] in {took:.1f} s. Ctrl-C stops it."
+                )
                 await stopping.wait()
             except asyncio.CancelledError:
                 if not stopping.is_set():
@@ -91,13 +95,6 @@ async def _up(plan: Plan, began: float) -> None:
             finally:
                 output.stdout().print("stopping")
                 await stack.stop()
-
-
-def _show(running: RunningStack, began: float) -> None:
-    _print_stack(running)
-    output.stdout().print(
-        f"[bold green]ready[/bold green] in {time.monotonic() - began:.1f} s. Ctrl-C stops it."
-    )
 
 
 def _print_stack(running: RunningStack) -> None:
@@ -167,25 +164,23 @@ def prune(data_dir: DataDirOption = None) -> None:
         output.fail(f"the stack in {directory} runs no database")
         raise typer.Exit(NOT_FOUND)
     _terminate(before)
-    if not asyncio.run(_is_replaced(directory, before)):
+
+    async def replaced() -> None:
+        async with asyncio.timeout(_RESTART_SECONDS):
+            while _database_pid(read_running(directory)) in (0, before):  # noqa: ASYNC110 - a file
+                await asyncio.sleep(_POLL_SECONDS)
+
+    try:
+        asyncio.run(replaced())
+    except TimeoutError as exc:
         output.fail(f"the database did not restart within {_RESTART_SECONDS:g} s")
-        raise typer.Exit(FAILED)
+        raise typer.Exit(FAILED) from exc
     output.stdout().print("pruned")
 
 
 def _database_pid(running: RunningStack | None) -> int:
     parts = running.parts if running else ()
     return next((part.pid for part in parts if part.name == "database"), 0)
-
-
-async def _is_replaced(directory: Path, before: int) -> bool:
-    try:
-        async with asyncio.timeout(_RESTART_SECONDS):
-            while _database_pid(read_running(directory)) in (0, before):  # noqa: ASYNC110 - a file
-                await asyncio.sleep(_POLL_SECONDS)
-    except TimeoutError:
-        return False
-    return True
 
 
 @command(app, "down")

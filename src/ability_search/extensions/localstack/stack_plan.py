@@ -137,7 +137,10 @@ class Plan:
         if not self.alone:
             gateway = chosen(options.gateway_port, added_address("gateway", settings)[1])
             self.ports |= added_ports(None if options.no_gateway else gateway)
-        self.model = _chosen_model(settings) if models else settings.embedding.model
+        self.model = settings.embedding.model
+        named = os.environ.get("SEARCH_EMBEDDING_MODEL", "").strip()
+        if models and not named and self.model not in served_names(settings):
+            self.model = None
         if options.memory:
             self.environ = {**self.environ, "SEARCH_DATABASE_MEMORY": "true"}
 
@@ -220,14 +223,6 @@ def check_ports(plan: Plan) -> None:
     if problems:
         hint = "Stop the other program, or use --port 0 for free ports."
         raise ConfigurationError(*problems, hint=hint)
-
-
-def _chosen_model(settings: Settings) -> str | None:
-    """Return the model set in the environment, or that of config.yml if the stack serves it."""
-    model = settings.embedding.model
-    if os.environ.get("SEARCH_EMBEDDING_MODEL", "").strip():
-        return model
-    return model if model in served_names(settings) else None
 
 
 def added_address(name: str, settings: Settings) -> tuple[str, int]:

@@ -182,7 +182,12 @@ class Stack:
         # If the stack starts no broker, a worker joins all brokers that the files name.
         if kind != "worker" or plan.of("broker"):
             environ["BROKER_NETWORKS"] = ",".join(self._networks(kind))
-            environ |= self._access() | self._backplane if kind == "broker" else self._broker()
+            if kind == "broker":
+                environ |= self._access() | self._backplane
+            else:
+                # The components begin with different brokers.
+                first = len(self._children) % len(self._urls)
+                environ["BROKER_URL"] = ",".join(self._urls[first:] + self._urls[:first])
         first_metrics_port = plan.metrics_port(name)
 
         def arguments(before: Mapping[str, Any]) -> Sequence[str]:
@@ -210,11 +215,6 @@ class Stack:
         )
         self._children.append(child)
         return child
-
-    def _broker(self) -> dict[str, str]:
-        """Return the setting of the brokers; the components begin with different ones."""
-        first = len(self._children) % len(self._urls)
-        return {"BROKER_URL": ",".join(self._urls[first:] + self._urls[:first])}
 
     def _networks(self, kind: str) -> tuple[str, ...]:
         """Return the networks of a component; the database and the models join the private one."""
@@ -438,8 +438,13 @@ def hold(data_dir: Path) -> Iterator[int]:
             hint="Choose another directory with --data-dir or SEARCH_DATA_DIR.",
         ) from exc
     try:
-        if not _lock_patiently(descriptor):
-            raise _held(data_dir)
+        # Another process may only be checking whether the lock is held.
+        left = _LOCK_RETRIES
+        while not lock(descriptor, exclusive=True):
+            if not left:
+                raise _held(data_dir)
+            left -= 1
+            time.sleep(_LOCK_PAUSE_SECONDS)
         yield descriptor
     finally:
         os.close(descriptor)
@@ -459,7 +464,12 @@ async def released(data_dir: Path, *, timeout: float) -> bool:
 def is_abandoned(data_dir: Path) -> bool:
     """Return True if child processes of a stack are still alive but its parent is not."""
     state = read_state(data_dir) if is_locked(data_dir) else None
-    return state is not None and not _alive(state.pid)
+    try:
+        if state is not None:
+            os.kill(state.pid, 0)
+    except OSError as exc:
+        return isinstance(exc, ProcessLookupError)
+    return False
 
 
 def _held(data_dir: Path) -> ConfigurationError:
@@ -472,20 +482,3 @@ def _held(data_dir: Path) -> ConfigurationError:
         f"data directory {data_dir} is in use by {who}",
         hint="Stop it with `ability-search down`, or choose another directory with --data-dir.",
     )
-
-
-def _lock_patiently(descriptor: int) -> bool:
-    """Lock, with retries while another process only checks whether the lock is held."""
-    for _ in range(_LOCK_RETRIES):
-        if lock(descriptor, exclusive=True):
-            return True
-        time.sleep(_LOCK_PAUSE_SECONDS)
-    return lock(descriptor, exclusive=True)
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except OSError as exc:
-        return not isinstance(exc, ProcessLookupError)
-    return True

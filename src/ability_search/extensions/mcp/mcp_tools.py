@@ -24,7 +24,7 @@ from ability_search.errors import InvalidInput
 from ability_search.extensions.answers.answerer import Answerer, AskInput
 from ability_search.extensions.cli.tool_calls import Caller, Unavailable, report_of
 from ability_search.extensions.gateway.settings import McpProfile
-from ability_search.extensions.mcp.resources import Resources, chunk_uri, failure_text, tool_uri
+from ability_search.extensions.mcp.resources import TOOL, Resources, chunk_uri, failure_text
 from ability_search.tools.table import all_tools, tool_named
 from ability_search.tools.tool_row import ToolRow
 from ability_search.wire import Count, Input, NonBlank
@@ -53,11 +53,6 @@ _BEFORE = 60
 _NAMES = {"integer": "int", "number": "number", "string": "string", "boolean": "bool"}
 
 
-def lean_description(row: ToolRow) -> str:
-    """Return the description of a tool, and of its results in this profile."""
-    return row.description + _USAGE.get(row.name, "")
-
-
 @cache
 def lean_schema(row: ToolRow) -> Mapping[str, Any]:
     """Return the short schema of a tool's input; ``options`` names all other parameters."""
@@ -74,9 +69,8 @@ def lean_schema(row: ToolRow) -> Mapping[str, Any]:
         else:
             rest[name] = field
     if rest:
-        text = (
-            f"{_members(rest, (), definitions)}. search-read {tool_uri(row.name)} describes them."
-        )
+        members, uri = _members(rest, (), definitions), TOOL.format(tool=row.name)
+        text = f"{members}. search-read {uri} describes them."
         properties[_OPTIONS] = {"type": "object", "description": text}
     required = whole.get("required", [])
     return {"type": "object", "properties": properties, "required": required}
@@ -278,7 +272,10 @@ class Tools:
             if self._lean and params.name == READ.name:
                 return types.CallToolResult(content=[await self._read(arguments)])
             if self._lean and params.name == ASK.name:
-                return await self._ask(arguments)
+                asked = AskInput.model_validate(arguments)
+                found = await self._answerer.answer(asked)
+                answer = found.model_dump(mode="json", by_alias=True, exclude_none=True)
+                return _answered(encode(lean_answer(asked.collection, answer)))
         except Exception as exc:  # noqa: BLE001 - the boundary, see report_of()
             report = dict(report_of(exc, params.name))
             if self._lean:
@@ -305,16 +302,10 @@ class Tools:
         more = f"\n\n[{len(text) - end} characters follow: offset {end}]" if end < len(text) else ""
         return types.TextContent(text=text[value.offset : end] + more)
 
-    async def _ask(self, arguments: dict[str, Any]) -> types.CallToolResult:
-        asked = AskInput.model_validate(arguments)
-        answer = await self._answerer.answer(asked)
-        result = lean_answer(
-            asked.collection, answer.model_dump(mode="json", by_alias=True, exclude_none=True)
-        )
-        return _answered(encode(result))
-
     async def _answer(self, ctx: Context, row: ToolRow, arguments: dict[str, Any]) -> Any:
-        if not (row.reports_progress and _wants_progress(ctx)):
+        meta = (ctx.params or {}).get("_meta")
+        wants_progress = isinstance(meta, Mapping) and "progressToken" in meta
+        if not (row.reports_progress and wants_progress):
             return await self._caller.call(row.name, arguments)
         job = arguments.setdefault("jobId", secrets.token_hex(8))
         async with self._reporting(ctx, str(job)):
@@ -345,7 +336,7 @@ def _described(row: ToolRow, *, lean: bool) -> types.Tool:
     return types.Tool(
         name=row.name,
         title=row.title,
-        description=lean_description(row) if lean else row.description,
+        description=row.description + (_USAGE.get(row.name, "") if lean else ""),
         input_schema=dict(lean_schema(row) if lean else row.input_schema),
         output_schema=None if lean else dict(row.output_schema),
         annotations=types.ToolAnnotations(
@@ -362,8 +353,3 @@ def _answered(answer: bytes) -> types.CallToolResult:
     return types.CallToolResult(
         content=[types.TextContent(text=answer.decode())], structured_content=decode(answer)
     )
-
-
-def _wants_progress(ctx: Context) -> bool:
-    meta = (ctx.params or {}).get("_meta")
-    return isinstance(meta, Mapping) and "progressToken" in meta

@@ -89,11 +89,6 @@ def chunk_uri(collection: str, chunk_id: str) -> str:
     return CHUNK.format(collection=quote(collection, safe=""), chunk=quote(chunk_id, safe=""))
 
 
-def tool_uri(tool: str) -> str:
-    """Return the URI of the resource that describes a tool."""
-    return TOOL.format(tool=tool)
-
-
 def failure_text(report: Mapping[str, Any]) -> str:
     """Return the text of a failure for a model: the error, the hint, whether to retry."""
     lines = [f"{report.get('code')}: {report.get('error')}"]
@@ -174,7 +169,16 @@ class Resources:
         kind = _TEXT
         match named:
             case {"tool": tool}:
-                text, kind = _description(tool), _JSON
+                row = tool_named(tool)
+                if row is None:
+                    raise NotFound("tool", tool, nearest=tuple(each.name for each in all_tools()))
+                described = {
+                    "name": row.name,
+                    "description": row.description,
+                    "inputSchema": row.input_schema,
+                    "outputSchema": row.output_schema,
+                }
+                text, kind = _pretty(described), _JSON
             case {"collection": collection, "source": source}:
                 text = await self._text(collection, source)
             case {"collection": collection, "chunk": chunk}:
@@ -271,20 +275,6 @@ class Prompts:
             ]
         messages = [types.PromptMessage(role="user", content=each) for each in contents]
         return types.GetPromptResult(description=prompt.description, messages=messages)
-
-
-def _description(tool: str) -> str:
-    row = tool_named(tool)
-    if row is None:
-        raise NotFound("tool", tool, nearest=tuple(each.name for each in all_tools()))
-    return _pretty(
-        {
-            "name": row.name,
-            "description": row.description,
-            "inputSchema": row.input_schema,
-            "outputSchema": row.output_schema,
-        }
-    )
 
 
 def _pretty(value: Any) -> str:

@@ -76,14 +76,13 @@ class LegacyStore:
             return None
         present = {row["name"] for row in types}
         for name in names:
-            if name in present and await self._has_chunks(name):
+            if name not in present:
+                continue
+            first = f"SELECT chunkId, collection FROM `{name}` LIMIT 100"
+            found = await self.scripts.read(first, {})
+            if not found or any(row.get("chunkId") and row.get("collection") for row in found):
                 return name
         return None
-
-    async def _has_chunks(self, name: str) -> bool:
-        """Return whether a type holds chunks of the earlier ability, or nothing."""
-        found = await self.scripts.read(f"SELECT chunkId, collection FROM `{name}` LIMIT 100", {})
-        return not found or any(row.get("chunkId") and row.get("collection") for row in found)
 
     async def totals(self, chunk_type: str) -> Mapping[str, int]:
         """Return the number ``n`` of chunks and the sizes of their texts and embeddings."""
@@ -256,7 +255,10 @@ class LegacyArtifact(Importable):
         tokens = [self._ports.counter.count(piece.content) for piece in pieces]
         vectors, refused = self._vectors(pieces)
         document, passages = assembled(pieces, tokens)
-        document = replace(document, content_hash=_hash(pieces, vectors))
+        # In another form than those of documents.
+        texts = repr([(each.title, each.content, each.metadata) for each in pieces])
+        digest = sha256(texts.encode("utf-8", "replace") + vectors.tobytes()).hexdigest()
+        document = replace(document, content_hash=f"moved:{digest}")
         prepared = analyzed(document, passages, self._recipe, label=self._ports.added.label)
         prepared.vectors = list(vectors)
         prepared.partial = refused
@@ -288,12 +290,3 @@ class LegacyArtifact(Importable):
             vectors[place] = vector
         self._old.refused |= {pieces[missing[n]].source: str(refused[n]) for n in refused}
         return np.asarray(vectors, dtype=np.float32), {missing[n] for n in refused}
-
-
-def _hash(pieces: Sequence[Piece], vectors: Vector) -> str:
-    """Return the content hash of a source; it differs in form from those of documents."""
-    digest = sha256(
-        repr([(p.title, p.content, p.metadata) for p in pieces]).encode("utf-8", "replace")
-    )
-    digest.update(vectors.tobytes())
-    return f"moved:{digest.hexdigest()}"

@@ -69,11 +69,15 @@ def measure(
     entropy = graph_measures.edge_entropy([*graph.kinds.values()])
     everything = np.arange(len(chunks))
     listed = partial(_ranked, chunks)
+    sizes, counts = np.unique(np.bincount(labels), return_counts=True)
     analysis = graph_analysis.GraphAnalysis(
         chunks=len(chunks),
         revision=revision,
         edges={name: kind.nnz // 2 for name, kind in graph.kinds.items()},
-        components=_sizes(labels),
+        components=[
+            graph_analysis.ComponentSize(chunks=size, components=count)
+            for size, count in zip(sizes[::-1].tolist(), counts[::-1].tolist(), strict=True)
+        ],
         isolated=listed(surprise, np.flatnonzero(degrees == 0)),
         spectrum=spectrum,
         central=listed(rank, everything),
@@ -113,14 +117,6 @@ def _ranked(
             value=graph_analysis.six_digits(values[place]),
         )
         for place in places[np.argsort(keys, kind="stable")[:_LISTED]].tolist()
-    ]
-
-
-def _sizes(labels: npt.NDArray[np.int64]) -> list[graph_analysis.ComponentSize]:
-    sizes, counts = np.unique(np.bincount(labels), return_counts=True)
-    return [
-        graph_analysis.ComponentSize(chunks=size, components=count)
-        for size, count in zip(sizes[::-1].tolist(), counts[::-1].tolist(), strict=True)
     ]
 
 
@@ -212,7 +208,13 @@ def collection_graph(
     others = {name: _both_ways(_matrix(each, count)) for name, each in edges.items()}
     others["similarity"] = vector_measures.neighbour_graph(neighbours, least=SIMILAR)
     rest = sum(others.values(), sparse.csr_array((count, count)))
-    links = _matrix(_links(records, first), count)
+    named = (
+        (first[record.source], end, float(link.get("weight", 1.0)))
+        for record in records
+        for link in record.links
+        if (end := first.get(str(link["target"]))) is not None
+    )
+    links = _matrix(named, count)
     both = _both_ways(links)
     return CollectionGraph(
         kinds={"link": both, **others},
@@ -234,14 +236,6 @@ def _matrix(edges: Iterable[Edge], count: int) -> sparse.csr_array:
 
 def _both_ways(graph: sparse.csr_array) -> sparse.csr_array:
     return sparse.csr_array(graph.maximum(graph.T))
-
-
-def _links(records: Iterable[SourceRecord], first: Mapping[str, int]) -> Iterator[Edge]:
-    for record in records:
-        for link in record.links:
-            end = first.get(str(link["target"]))
-            if end is not None:
-                yield first[record.source], end, float(link.get("weight", 1.0))
 
 
 def _groups(

@@ -131,7 +131,11 @@ class NoteComparison:
         """
         days = {each.source: each.day for each in self.chunks}
         stale = [*_superseded(days, contradictions), *_expired(self.chunks, self.notes, today)]
-        related = _related(self.chunks, self.pairs)
+        related: dict[tuple[str, str], float] = {}
+        for one, other, cosine in self.pairs:
+            if cosine >= RELATED:  # the greatest of the chunks of two notes comes first
+                source, target = sorted((self.chunks[one].source, self.chunks[other].source))
+                related.setdefault((source, target), cosine)
         links = list(_links(self.notes, self.duplicates, contradictions, related))
         lists: dict[str, Sequence[Result]] = {
             "duplicates": self.duplicates,
@@ -280,16 +284,6 @@ def _ends(text: str) -> Iterator[int]:
         before = text[max(0, written.start - 24) : written.start]
         if written.period.last is not None and _ENDS.search(before):
             yield written.period.last
-
-
-def _related(chunks: Sequence[NoteChunk], pairs: Sequence[Pair]) -> dict[tuple[str, str], float]:
-    """Return the greatest cosine of the chunks of two notes, the greatest first."""
-    found: dict[tuple[str, str], float] = {}
-    for one, other, cosine in pairs:
-        if cosine >= RELATED:
-            source, target = sorted((chunks[one].source, chunks[other].source))
-            found.setdefault((source, target), cosine)
-    return found
 
 
 def _links(

@@ -224,18 +224,15 @@ def _dates(one: _Read, other: _Read) -> tuple[Rule, tuple[str, str]] | None:
     if len(one.dates) == len(other.dates) == 1 and same:
         apart = _before(one.dates[0], other.dates[0]) or _before(other.dates[0], one.dates[0])
         if apart:
-            shown = [_date_text(each.text) for each in (one, other)]
-            return "dates", (shown[0], shown[1])
+            texts = one.text, other.text
+            spans = [written_periods(text)[0] for text in texts]
+            first, second = (t[at.start : at.end] for t, at in zip(texts, spans, strict=True))
+            return "dates", (first, second)
     return None
 
 
 def _before(one: tuple[int | None, int | None], other: tuple[int | None, int | None]) -> bool:
     return one[1] is not None and other[0] is not None and one[1] < other[0]
-
-
-def _date_text(text: str) -> str:
-    found = written_periods(text)[0]
-    return text[found.start : found.end]
 
 
 def _jaccard(one: frozenset[str], other: frozenset[str]) -> float:

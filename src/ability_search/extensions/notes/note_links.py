@@ -62,10 +62,13 @@ async def read_notes(store: Store, collection: Collection) -> dict[str, Note]:
     async for chunks in chunk_pages(store, collection, aside):
         for each in chunks:
             behind[each.source].add(each.duplicate_of and source_of(each.duplicate_of))
-    return {
-        each.source: Note(each, _represented_by(kept_by(each.links), behind[each.source]))
-        for each in records
-    }
+    notes = {}
+    for record in records:
+        kept, now = kept_by(record.links), behind[record.source]
+        if kept not in now:  # what represented it first no longer represents its chunks
+            kept = next(iter(now)) if len(now) == 1 else None
+        notes[record.source] = Note(record, kept)
+    return notes
 
 
 async def carry_links(ports: IndexPorts, collection: Collection, built: Collection) -> None:
@@ -227,14 +230,6 @@ def _represented(
         each if each.duplicate_of in standing else replace(each, duplicate_of=other)
         for each, other in zip(chunks, nearest, strict=True)
     ]
-
-
-def _represented_by(target: str | None, behind: Values[str | None]) -> str | None:
-    """Return the source of the note that represents one; ``None`` if it is in the indexes.
-
-    ``target`` represented it first, and what represents its chunks now is ``behind`` it.
-    """
-    return target if target in behind else next(iter(behind)) if len(behind) == 1 else None
 
 
 def kept_by(links: Sequence[Mapping[str, Any]]) -> str | None:

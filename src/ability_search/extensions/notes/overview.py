@@ -7,7 +7,7 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, repeat
 from operator import mul
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -125,22 +125,19 @@ async def _measure(
             current, found[name] = await _map(store, collection, points, answer)
         elif name == "tokens":
             sizes = {least: n for least, (n,) in answer.groups.items() if least is not None}
-            found[name] = _histogram(sizes, width, sampled=sampled)
+            every = range(min(sizes), max(sizes) + width, width) if sizes else ()
+            bins = [
+                TokenBin(min_tokens=n, max_tokens=n + width - 1, chunks=sizes.get(n, 0))
+                for n in every
+            ]
+            counted = sum(sizes.values())
+            found[name] = TokenHistogram(bins=bins, counted=counted, sampled=sampled)
         else:
             periods = [
                 (start, n[0], n[1]) for start, n in answer.groups.items() if start is not None
             ]
             found[name] = grown(periods, period=period, most=_PERIODS)
     return _Measured(current, found)
-
-
-def _histogram(found: Mapping[int, int], width: int, *, sampled: bool) -> TokenHistogram:
-    every = range(min(found), max(found) + width, width) if found else ()
-    bins = [
-        TokenBin(min_tokens=least, max_tokens=least + width - 1, chunks=found.get(least, 0))
-        for least in every
-    ]
-    return TokenHistogram(bins=bins, counted=sum(found.values()), sampled=sampled)
 
 
 async def _map(
@@ -155,23 +152,22 @@ async def _map(
     columns = Columns(("chunk_id", "source", "title[:120]", "content[:160]"), axes)
     ask = Read(_INDEXED, collection, columns, most, order="vector_key", current=True)
     page = await read_page(store, ask)
-    points = [_point(row, [row[axis] for axis in axes], projection) for row in page.items]
+    points = []
+    for row in page.items:
+        x, y = projection.place([row[axis] for axis in axes])
+        point = MapPoint(
+            chunk_id=row["chunk_id"],
+            source=row["source"],
+            title=row["title[:120]"],
+            excerpt=" ".join(row["content[:160]"].split()),
+            x=round(x, 4),
+            y=round(y, 4),
+        )
+        points.append(point)
     explained = [round(share, 4) for share in [*projection.explained.tolist(), 0.0, 0.0][:AXES]]
     indexed = collection.chunks - collection.kind_chunks - collection.duplicates
     return page.current, CollectionMap(
         points=points, chunks=max(indexed, len(points)), explained_variance=explained
-    )
-
-
-def _point(row: Mapping[str, Any], cosines: Sequence[float], projection: Projection) -> MapPoint:
-    x, y = projection.place(cosines)
-    return MapPoint(
-        chunk_id=row["chunk_id"],
-        source=row["source"],
-        title=row["title[:120]"],
-        excerpt=" ".join(row["content[:160]"].split()),
-        x=round(x, 4),
-        y=round(y, 4),
     )
 
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from ability_search.errors import RerankerUnavailable
 from ability_search.extensions.reranking import Reranker
-from ability_search.search.candidates import Answer, Candidate, adjust, put_behind
+from ability_search.search.candidates import Answer, adjust, put_behind
 from ability_search.search.hit_rows import read_rows
 from ability_search.search.stage import Phase, Ports, Stage
 from ability_search.search.wants import Wants
-from ability_search.store.records import ChunkText
 from ability_search.text.model_traits import embedded_text
 
 _LEAST = 1e-9
@@ -30,31 +27,24 @@ async def rerank(option: Reranker, answer: Answer, ports: Ports) -> None:
     read = [(item, item.row) for item in first if item.row is not None]
     if not read:
         return
+    texts = [
+        embedded_text(row.title, row.content, breadcrumb=row.breadcrumb or "") for _, row in read
+    ]
     try:
         scores = await ports.reranker.rerank(
             option.model,
             answer.query.asked.query,
-            [_text(row) for _, row in read],
+            texts,
             timeout=ports.settings.reranker.timeout,
         )
     except RerankerUnavailable as exc:
         answer.warnings.append(f"the hits were not reranked: {exc}. {exc.hint}")
         return
-    _rescore([item for item, _ in read], scores, answer.ranked)
-
-
-def _text(row: ChunkText) -> str:
-    return embedded_text(row.title, row.content, breadcrumb=row.breadcrumb or "")
-
-
-def _rescore(
-    read: Sequence[Candidate], scores: Sequence[float], every: Sequence[Candidate]
-) -> None:
-    """Give the hits that were read the scores of the model; put all others behind them."""
-    for item, score in zip(read, scores, strict=True):
+    for (item, _row), score in zip(read, scores, strict=True):
         item.values[NAME] = score
         adjust(item, NAME, max(score, _LEAST))
-    put_behind([item for item in every if NAME not in item.values], read, NAME)
+    unread = [item for item in answer.ranked if NAME not in item.values]
+    put_behind(unread, [item for item, _ in read], NAME)
 
 
 NAME = "reranker"

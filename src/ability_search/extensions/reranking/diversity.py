@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from ability_search.documents import Floats
 from ability_search.errors import DatabaseUnavailable
-from ability_search.search.candidates import Candidate, Candidates, adjust, put_behind
+from ability_search.search.candidates import Candidates, adjust, put_behind
 from ability_search.search.stage import Phase, Ports, Stage
 from ability_search.search.wants import Wants
 from ability_search.store.pages import read_chunks
@@ -105,15 +105,22 @@ async def diversify(trade_off: float, candidates: Candidates, ports: Ports) -> N
     depends on the pick, not on the page, so that all pages of a query are slices of one list.
     """
     ranked = candidates.ranked
-    reaches = _reaches(ranked, min(candidates.query.end, _MOST))
+    most = min(candidates.query.end, _MOST, len(ranked))
+    ordered = sorted(item.place for item in ranked)
+    # How many each pick chooses from: at least one that is left.
+    reaches = [max(bisect_left(ordered, reach_of(n)), n) for n in range(1, most + 1)]
     if not reaches:
         return
     first, rest = ranked[: reaches[-1]], ranked[reaches[-1] :]
+    handles, own = [item.handle for item in first], candidates.collection
     try:
-        vectors = await _embeddings(first, candidates, ports)
+        rows = await read_chunks(ports.store, handles, own, Columns(("handle", "embedding")))
     except DatabaseUnavailable as exc:
         candidates.warnings.append(f"diversity was not applied: {exc}")
         return
+    # A chunk that was replaced meanwhile has a zero vector.
+    nothing = [0.0] * own.dimensions
+    vectors = [rows.get(each, {}).get("embedding") or nothing for each in handles]
     picks = diversified(
         [item.score for item in first],
         similarities(vectors),
@@ -128,25 +135,6 @@ async def diversify(trade_off: float, candidates: Candidates, ports: Ports) -> N
     behind = [item for place, item in enumerate(first) if place not in places] + rest
     put_behind(behind, chosen, NAME)
     candidates.ranked = chosen + behind
-
-
-def _reaches(ranked: Sequence[Candidate], picks: int) -> list[int]:
-    """Return how many of ``ranked`` each pick chooses from: at least one that is left."""
-    places = sorted(item.place for item in ranked)
-    return [
-        max(bisect_left(places, reach_of(count)), count)
-        for count in range(1, min(picks, len(ranked)) + 1)
-    ]
-
-
-async def _embeddings(
-    items: Sequence[Candidate], candidates: Candidates, ports: Ports
-) -> list[Sequence[float]]:
-    """Return the vectors in order; a zero vector for a chunk that was replaced meanwhile."""
-    collection, columns = candidates.collection, Columns(("handle", "embedding"))
-    rows = await read_chunks(ports.store, [item.handle for item in items], collection, columns)
-    nothing = [0.0] * collection.dimensions
-    return [rows.get(item.handle, {}).get("embedding") or nothing for item in items]
 
 
 NAME = "diversity"

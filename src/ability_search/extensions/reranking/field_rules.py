@@ -1,25 +1,29 @@
-"""The option ``rerank``: rules on fields raise the scores of candidates. Pure.
+"""The options ``rerank`` and ``fullText``: rules on fields, and full-text search over them. Pure.
 
 Values are JSON values. A list is represented by its elements; null, maps and empty lists count as
 no value.
+
+Full-text search, blended into the score, is a separate retriever, so that it finds what the others
+do not. Every candidate gets its exact full-text score, whichever retriever found it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ability_search.documents import instant
 from ability_search.errors import InvalidInput
 from ability_search.extensions.reranking import FieldRule, RerankingOptions
 from ability_search.filters.predicate import value_of
 from ability_search.filters.tree import Field
-from ability_search.search.candidates import Candidate, Candidates, scale
-from ability_search.search.query import CREATED_AT, METADATA, chunk_field
+from ability_search.search.candidates import Candidate, Candidates, blend, scale
+from ability_search.search.query import CREATED_AT, METADATA, Query, chunk_field
 from ability_search.search.stage import scorer
-from ability_search.search.wants import Wants
+from ability_search.search.wants import Product, Wants
 from ability_search.store.records import metadata_column
+from ability_search.text.term_ids import CONTENT, TITLE, metadata_field
 
 Scalar = str | float | bool
 _Key = tuple[int, float, str]
@@ -123,17 +127,15 @@ def rules_of(asked: RerankingOptions) -> list[Rule] | None:
     Raises:
         InvalidInput: if one of them has no condition.
     """
-    rules = [_rule(name, option) for name, option in asked.rerank.items()]
-    return [rule for rule in rules if rule.option.weight > 0] or None
-
-
-def _rule(name: str, option: FieldRule) -> Rule:
-    rules = option.rules
-    if rules.contains is rules.priority is rules.sort is None:
-        raise InvalidInput(f"rerank.{name}.rules", "needs contains, priority or sort")
-    field = chunk_field(f"rerank.{name}", name)
-    full = f"{METADATA}{name.removeprefix(METADATA)}" if field.path else name
-    return Rule(full, field, option)
+    found: list[Rule] = []
+    for name, option in asked.rerank.items():
+        rules = option.rules
+        if rules.contains is rules.priority is rules.sort is None:
+            raise InvalidInput(f"rerank.{name}.rules", "needs contains, priority or sort")
+        field = chunk_field(f"rerank.{name}", name)
+        full = f"{METADATA}{name.removeprefix(METADATA)}" if field.path else name
+        found += [Rule(full, field, option)] if option.weight > 0 else []
+    return found or None
 
 
 NAME = "rules"
@@ -144,3 +146,57 @@ FIELD_RULES = scorer(
     option=rules_of,
     wants=lambda rules, _: Wants(fields=tuple(_column(rule.field) for rule in rules)),
 )
+
+
+FULL_TEXT: Final = "fullText"
+
+
+class FullTextSearch(NamedTuple):
+    """The option with the names of its fields."""
+
+    weight: float
+    fields: tuple[str, ...]
+    """As their terms are indexed."""
+    language: str | None
+
+
+def full_text(asked: RerankingOptions) -> FullTextSearch | None:
+    """Return the option of a request.
+
+    Raises:
+        InvalidInput: if one of its fields is no text.
+    """
+    option = asked.full_text
+    if option is None or not option.enabled:
+        return None
+    fields: dict[str, None] = {}
+    for place, name in enumerate(option.fields):
+        path = f"fullText.fields.{place}"
+        field = chunk_field(path, name)
+        if not field.path and name not in (TITLE, CONTENT):
+            hint = "Use title, content or metadata.<key>."
+            raise InvalidInput(path, "is not a text field", hint=hint)
+        fields[metadata_field(field.path) if field.path else name] = None
+    if option.weight <= 0:
+        return None
+    return FullTextSearch(option.weight, tuple(fields), option.language)
+
+
+def _text_wanted(option: FullTextSearch, query: Query) -> Wants:
+    words = Product(query.topic, option.fields, option.language, retrieves=True)
+    return Wants(products={FULL_TEXT: words})
+
+
+def score_full_text(
+    option: FullTextSearch, items: Sequence[Candidate], candidates: Candidates
+) -> None:
+    """Make the normalized full-text score a share of the score."""
+    terms = candidates.request.products[FULL_TEXT]
+    raw = [item.values.get(FULL_TEXT) or item.columns.get(FULL_TEXT) or 0.0 for item in items]
+    for item, score, value in zip(items, raw, terms.normalized(raw).tolist(), strict=True):
+        if score > 0:
+            item.values[FULL_TEXT] = score
+        blend(item, FULL_TEXT, value, option.weight, bm25=score, normalized=value)
+
+
+FULL_TEXT_SCORES = scorer(FULL_TEXT, 20, score_full_text, option=full_text, wants=_text_wanted)

@@ -23,8 +23,7 @@ def register_query_options() -> Sequence[type[QueryInput]]:
 def register_stages() -> Sequence[Stage]:
     from ability_search.extensions.reranking.cross_encoder import CROSS_ENCODER
     from ability_search.extensions.reranking.diversity import DIVERSITY
-    from ability_search.extensions.reranking.field_rules import FIELD_RULES
-    from ability_search.extensions.reranking.full_text import FULL_TEXT_SCORES
+    from ability_search.extensions.reranking.field_rules import FIELD_RULES, FULL_TEXT_SCORES
     from ability_search.extensions.reranking.pseudo_relevance import PSEUDO_RELEVANCE
 
     return (PSEUDO_RELEVANCE, FULL_TEXT_SCORES, FIELD_RULES, CROSS_ENCODER, DIVERSITY)

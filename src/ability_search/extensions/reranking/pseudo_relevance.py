@@ -91,7 +91,10 @@ async def learn(option: Feedback, candidates: Candidates, ports: Ports) -> None:
         return
     if candidates.failed:
         return
-    hits = _similar(await candidates.first_hits(), candidates.request, option)
+    request, hits = candidates.request, []
+    for item in (await candidates.first_hits())[: option.chunks]:
+        similarity = item.fused if request.vector is None else item.cosine or 0.0
+        hits += [item] if similarity >= option.min_similarity else []
     columns = Columns(("handle", "terms", "weights", "embedding"))
     handles = [item.handle for item in hits]
     rows = await read_chunks(ports.store, handles, candidates.collection, columns)
@@ -101,17 +104,6 @@ async def learn(option: Feedback, candidates: Candidates, ports: Ports) -> None:
         candidates.explained[NAME] = {"chunks": {}, "terms": 0}
         return
     candidates.learned = expanded(candidates.request, examples, option, candidates.statistics)
-
-
-def _similar(
-    hits: Sequence[Candidate], request: SearchRequest, option: Feedback
-) -> list[Candidate]:
-    """Return the first hits of the least similarity required; by keyword score without a vector."""
-
-    def similarity(item: Candidate) -> float:
-        return item.fused if request.vector is None else item.cosine or 0.0
-
-    return [item for item in hits[: option.chunks] if similarity(item) >= option.min_similarity]
 
 
 def expanded(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from typing import Final
 
 from ability_search.errors import DatabaseUnavailable, InvalidInput, SearchError
@@ -65,7 +64,11 @@ def score_decay(option: Decay, items: Sequence[Candidate], candidates: Candidate
     """Multiply scores by the decay for age and, if an agent is named, by the boost for use."""
     now, path = candidates.now, _date_path(option)
     for item in items:
-        age = max(0, now - _date(item, path, default=now)) / _DAY
+        try:
+            date = instants(NAME, value_of(Field("metadata", path), item.columns))[0]
+        except InvalidInput:
+            date = int(item.columns.get("created_at", now))
+        age = max(0, now - date) / _DAY
         left = recency(age, half_life=option.half_life_days, floor=option.floor)
         detail = {"ageDays": age, "recency": left}
         if option.agent_id is not None:
@@ -75,13 +78,6 @@ def score_decay(option: Decay, items: Sequence[Candidate], candidates: Candidate
             detail |= {} if useful is None else {"useful": useful}
             left *= detail["familiarity"]
         scale(item, NAME, 1 - option.weight + option.weight * left, **detail)
-
-
-def _date(item: Candidate, path: tuple[str, ...], *, default: int) -> int:
-    """Return the date that a candidate's age counts from, in epoch milliseconds."""
-    with suppress(InvalidInput):
-        return instants(NAME, value_of(Field("metadata", path), item.columns))[0]
-    return int(item.columns.get("created_at", default))
 
 
 async def add_uses(option: Decay, candidates: Candidates, ports: Ports) -> None:

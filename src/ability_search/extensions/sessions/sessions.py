@@ -177,7 +177,10 @@ class Sessions:
             counted = await count(self._store, *map(Count, old))
             erased.scratch, erased.tasks = (each.groups[None][0] for each in counted)
             if session is None and before is None:
-                erased.history = await self._erase_collection(value)
+                collection = await self._registry.reload(value.collection)
+                erased.history = collection.sources if collection else 0
+                if collection and not value.dry_run:
+                    await self._services.sources.delete(value.collection)
             else:
                 known = await self._sessions(value) if session is None else []
                 for name in [each.key[0] for each in known] if session is None else [session]:
@@ -187,14 +190,6 @@ class Sessions:
         if not value.dry_run:
             await self._store.commit(list(map(Delete, old)))
         return erased
-
-    async def _erase_collection(self, value: SessionErase) -> int:
-        collection = await self._registry.reload(value.collection)
-        if collection is None:
-            return 0
-        if not value.dry_run:
-            await self._services.sources.delete(value.collection)
-        return collection.sources
 
     async def _erase_history(self, value: SessionErase, session: str, before: int | None) -> int:
         erased = 0

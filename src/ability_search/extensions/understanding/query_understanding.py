@@ -136,7 +136,10 @@ def understand(text: str, option: UnderstandingOptions, *, now: int) -> Intent:
     readable = len(text) <= _LENGTH and len(text.split()) <= QUERY_WORDS and option.understand
     found = find_timeframe(text, today=day_of(now)) if readable and timed else None
     times = found.spans if found else ()
-    marked = _marked(text, times)
+    marked = text
+    for start, end in times:
+        # Marks of the same length: they end an exclusion, and are content.
+        marked = marked[:start] + TIME * (end - start) + marked[end:]
     exclusions = find_exclusions(marked) if readable else Exclusions(text)
     recognized = _recognized(exclusions, times)
     if not has_content(_outside(text, recognized)):
@@ -190,13 +193,6 @@ def _recognized(exclusions: Exclusions, times: Sequence[tuple[int, int]]) -> tup
 
 def _outside(text: str, recognized: Sequence[Recognized]) -> str:
     return without(text, [(each.start, each.end) for each in recognized])
-
-
-def _marked(text: str, spans: Sequence[tuple[int, int]]) -> str:
-    """Replace times by marks of the same length: they end an exclusion, and are content."""
-    for start, end in spans:
-        text = text[:start] + TIME * (end - start) + text[end:]
-    return text
 
 
 def _distinct(phrases: Sequence[str]) -> tuple[str, ...]:

@@ -51,7 +51,13 @@ def find_timeframe(text: str, *, today: int) -> Timeframe | None:
     spans: list[tuple[int, int]] = []
     for group in _groups(tokens, mentions(tokens, today=today)):
         first, last, relation = _surroundings(tokens, group)
-        whole = _whole(group)
+        # A missing year is that of the last one that has a year.
+        years = [place for place, each in enumerate(group) if each.in_year is None]
+        at = years[-1] if years else len(group) - 1
+        whole = group[at].period
+        for place, each in enumerate(group):
+            step = 1 if place > at else -1
+            whole = _hull(whole, _adjoining(each, group[at].period, step=step))
         related = _related(whole, relation) if len(group) == 1 else whole
         period = related if period is None else _combined(period, related)
         spans.append(tokens.span(first, last))
@@ -67,16 +73,6 @@ def _groups(tokens: Tokens, found: list[Mention]) -> list[list[Mention]]:
         else:
             groups.append([mention])
     return groups
-
-
-def _whole(group: list[Mention]) -> Period:
-    """Return all days of joined periods; a missing year is that of the last one that has a year."""
-    years = [place for place, each in enumerate(group) if each.in_year is None]
-    at = years[-1] if years else len(group) - 1
-    whole = group[at].period
-    for place, each in enumerate(group):
-        whole = _hull(whole, _adjoining(each, group[at].period, step=1 if place > at else -1))
-    return whole
 
 
 def _adjoining(mention: Mention, other: Period, *, step: int) -> Period:

@@ -177,7 +177,8 @@ class Watcher:
         try:
             await self._catch_up(named, outcome)
         except KadiError as exc:
-            if not _is_transient(exc):
+            permanent = isinstance(exc, AuthenticationError | FrameTooLarge)
+            if permanent or (isinstance(exc, ToolError) and not exc.retryable):
                 raise
             self._named |= named
             self._failures += 1
@@ -368,13 +369,6 @@ def _kept(doubtful: Mapping[str, Sequence[str]], collection: str) -> list[str]:
         " them"
         for directory, sources in doubtful.items()
     ]
-
-
-def _is_transient(exc: KadiError) -> bool:
-    """Return whether a failure is transient."""
-    if isinstance(exc, ToolError):
-        return exc.retryable
-    return not isinstance(exc, AuthenticationError | FrameTooLarge)
 
 
 @command(app, "watch")

@@ -229,9 +229,18 @@ class BrokerScripts:
     async def _repeated(self, work: Work[T]) -> T:
         """Do the work of a read; again if the connection failed or a write conflicted."""
         deadline = time.monotonic() + self.timeout
+
+        def passing(exc: BaseException) -> bool:
+            if isinstance(exc, StatementRefused):
+                return exc.reason in ("conflict", "busy")
+            # If the tool has no provider, the attempt has waited already.
+            return isinstance(exc, DatabaseUnavailable) and not isinstance(
+                exc.__cause__, NoProvider
+            )
+
         return await retry(
             lambda: self._run(work, max(0.001, deadline - time.monotonic())),
-            when=_passing,
+            when=passing,
             attempts=_READ_ATTEMPTS,
             pause=growing(0.1, longest=1.0),
             within=self.timeout,
@@ -363,14 +372,6 @@ def _too_large() -> TooLarge:
         "the database's answer does not fit into a message",
         hint="Request less at a time, or raise the setting max_message_bytes.",
     )
-
-
-def _passing(exc: BaseException) -> bool:
-    """Return True if a read may succeed when it is retried."""
-    if isinstance(exc, StatementRefused):
-        return exc.reason in ("conflict", "busy")
-    # If the tool has no provider, the attempt has waited already.
-    return isinstance(exc, DatabaseUnavailable) and not isinstance(exc.__cause__, NoProvider)
 
 
 def offers(ids: Mapping[str, str | None]) -> str:

@@ -33,11 +33,6 @@ _MISSING = ("missing_database", "missing_type")
 """Reasons of a refusal if nothing was stored yet."""
 
 
-def _pause(state: RetryCallState) -> float:
-    refused = state.outcome is not None and isinstance(state.outcome.exception(), StatementRefused)
-    return (_PAUSE if refused else _LONG_PAUSE)(state)
-
-
 @dataclass(slots=True)
 class Attempts:
     """Attempts at a write.
@@ -85,11 +80,16 @@ class ArcadeDatabase:
 
     async def write(self, statement: Statement, attempts: Attempts | None = None) -> Any:
         """Write, with retries; idempotent unless the ``attempts`` say otherwise."""
+
+        def pause(state: RetryCallState) -> float:
+            failure = state.outcome and state.outcome.exception()
+            return (_PAUSE if isinstance(failure, StatementRefused) else _LONG_PAUSE)(state)
+
         return await retry(
             partial(self._scripts.write, *statement),
             when=(attempts or Attempts()).may_go_on,
             attempts=_ATTEMPTS,
-            pause=_pause,
+            pause=pause,
             meter=self._meter,
         )
 

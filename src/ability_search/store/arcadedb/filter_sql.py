@@ -98,13 +98,10 @@ class _Writer:
         where, column = condition.field, self._column(condition.field)
         matching = f"{column} MATCHES {self.bind(condition.regex)}"
         if where.name == "source" and condition.prefix:
-            matching = f"{self._from_prefix(column, condition.prefix)} AND {matching}"
+            lower, after = self.bind(condition.prefix), _after_prefix(condition.prefix)
+            upper = "" if after is None else f" AND {column} < {self.bind(after)}"
+            matching = f"{column} >= {lower}{upper} AND {matching}"
         return self._typed(where, _IS_STRING, matching)
-
-    def _from_prefix(self, column: str, prefix: str) -> str:
-        lower = f"{column} >= {self.bind(prefix)}"
-        after = _after_prefix(prefix)
-        return lower if after is None else f"{lower} AND {column} < {self.bind(after)}"
 
     def _typed(self, where: tree.Field, types: str, condition: str) -> str:
         """Guard a condition with tests of the field's existence and, in metadata, its type."""
@@ -126,12 +123,11 @@ class _Writer:
 
     def _column(self, where: tree.Field) -> str:
         column = self.columns.get(where.name, where.name)
-        return column + "".join(f"[{self._bind_key(key)}]" for key in where.path)
-
-    def _bind_key(self, key: str) -> str:
-        if key not in self.bound_keys:
-            self.bound_keys[key] = self.bind(key)
-        return self.bound_keys[key]
+        for key in where.path:
+            if key not in self.bound_keys:
+                self.bound_keys[key] = self.bind(key)
+            column += f"[{self.bound_keys[key]}]"
+        return column
 
 
 def _joined(parts: Sequence[tree.Filter]) -> list[tree.Filter]:

@@ -44,7 +44,6 @@ from ability_search.store.values import (
     Columns,
     Count,
     Counted,
-    Key,
     Links,
     Page,
     Read,
@@ -123,7 +122,17 @@ def asked_of(asks: Sequence[Read | Count]) -> tuple[Statement, Mapping[str, AskS
     if records are read.
     """
     params = Parameters()
-    asked = {f"a{place}": _query(ask, f"a{place}", params) for place, ask in enumerate(asks)}
+    asked: dict[str, AskSql] = {}
+    for place, ask in enumerate(asks):
+        name = f"a{place}"
+        if isinstance(ask.of, Records):
+            asked[name] = _recording(ask, ask.of, name, params)
+        elif isinstance(ask, Count):
+            asked[name] = _counting(ask, name, params)
+        elif isinstance(ask.of, Links):
+            asked[name] = _linking(ask, ask.of, name, params)
+        else:
+            asked[name] = _reading(ask, name, params)
     queries: dict[str, str] = {}
     if any(isinstance(ask.of, Records) for ask in asks):
         queries["clock"] = "SELECT `date.currentTimestamp`() AS ms"
@@ -152,17 +161,6 @@ def _halved(ask: Read | Count) -> Read | None:
     keys = of.names if isinstance(of, Sources) else of.handles or of.ids or of.vector_keys
     most = min(filter(None, (ask.limit, len(keys or ()))), default=_ITEMS)
     return replace(ask, limit=most // 2) if most > 1 else None
-
-
-def _query(ask: Read | Count, name: str, params: Parameters) -> AskSql:
-    """Return an ask as SQL; ``name`` is that of its query."""
-    if isinstance(ask.of, Records):
-        return _recording(ask, ask.of, name, params)
-    if isinstance(ask, Count):
-        return _counting(ask, name, params)
-    if isinstance(ask.of, Links):
-        return _linking(ask, ask.of, name, params)
-    return _reading(ask, name, params)
 
 
 # Selections
@@ -228,7 +226,12 @@ def _recording(ask: Read | Count, of: Records, name: str, params: Parameters) ->
         )
     limit, by_time = ask.limit or MOST_RECORDS, ask.order == "updated_at"
     order = f"updatedAt{' DESC' if ask.descending else ''}" if by_time else "scope, key"
-    behind = "" if ask.after is None else _behind(of, ask.after, params)
+    behind = ""
+    if ask.after is not None and of.scope is not None:
+        behind = f" AND key > {params.bind(encoded(tuple(ask.after)))}"
+    elif ask.after is not None:
+        scope, key = params.bind(ask.after[0]), params.bind(encoded(tuple(ask.after[1:])))
+        behind = f" AND scope >= {scope} AND (scope > {scope} OR key > {key})"
 
     def page(rows: Sequence[Row], _: Collection | None, now: int) -> Page:
         items = [record_of(row, now) for row in rows[:limit]]
@@ -239,13 +242,6 @@ def _recording(ask: Read | Count, of: Records, name: str, params: Parameters) ->
 
     text = f"SELECT {target}{behind} ORDER BY {order}{_limited(limit + 1)}"
     return AskSql({name: text}, page)
-
-
-def _behind(of: Records, after: str | Key, params: Parameters) -> str:
-    if of.scope is not None:
-        return f" AND key > {params.bind(encoded(tuple(after)))}"
-    scope, key = params.bind(after[0]), params.bind(encoded(tuple(after[1:])))
-    return f" AND scope >= {scope} AND (scope > {scope} OR key > {key})"
 
 
 def _linking(ask: Read, of: Links, name: str, params: Parameters) -> AskSql:
@@ -284,10 +280,18 @@ def _reading(ask: Read, name: str, params: Parameters) -> AskSql:
         columns += f"{key} AS place "
     text = f"SELECT {columns}FROM {chosen}{_where(conditions)}{order}{_limited(ask.limit)}"
 
+    def items(rows: Sequence[Row]) -> list[Any]:
+        of_chunks, columns = isinstance(ask.of, Chunks), ask.columns
+        if columns is None:
+            return list(map(chunk_record if of_chunks else source_record, rows))
+        names = [*columns.fields, *columns.cosines, *columns.products]
+        record, places = ChunkRecord if of_chunks else SourceRecord, range(len(names))
+        return [filled(record, names, (row.get(f"f{n}") for n in places)) for row in rows]
+
     def answer(rows: Sequence[Row], current: Collection | None, _now: int) -> Page:
         rows = rows if ordered else sorted(rows, key=lambda row: row[place])
         more = ask.limit is not None and len(rows) == ask.limit and ask.order != "stored"
-        return Page(_items(ask, rows), rows[-1][place] if more else None, current)
+        return Page(items(rows), rows[-1][place] if more else None, current)
 
     return AskSql({**before, name: text}, answer)
 
@@ -312,16 +316,6 @@ def _columns(columns: Columns, params: Parameters, *, of_chunks: bool) -> list[s
         ids, weights = params.bind(list(terms.ids)), params.bind(list(terms.weights))
         shown.append(f"vectorSparseDot({stored}, `vector.sparseCreate`({ids}, {weights}))")
     return shown
-
-
-def _items(ask: Read, rows: Sequence[Row]) -> list[Any]:
-    """Return the values of rows."""
-    of_chunks, columns = isinstance(ask.of, Chunks), ask.columns
-    if columns is None:
-        return list(map(chunk_record if of_chunks else source_record, rows))
-    names = [*columns.fields, *columns.cosines, *columns.products]
-    record, places = ChunkRecord if of_chunks else SourceRecord, range(len(names))
-    return [filled(record, names, (row.get(f"f{place}") for place in places)) for row in rows]
 
 
 # Counts

@@ -51,14 +51,16 @@ class RecordSql(ReadSql):
             for each in kept
         )
         pages = await self.read([Read(of, limit=1) for of in concerned])
-        return all(map(_is_made, kept, (page.items for page in pages if isinstance(page, Page))))
-
-
-def _is_made(change: Put | Delete, stored: Sequence[Record]) -> bool:
-    if isinstance(change, Delete) or not stored:
-        return isinstance(change, Delete) and not stored
-    fields = json.loads(json.dumps(dict(change.fields)))
-    return all(stored[0].fields.get(name) == value for name, value in fields.items())
+        for change, page in zip(kept, pages, strict=True):
+            stored: Sequence[Record] = page.items if isinstance(page, Page) else ()
+            if isinstance(change, Delete) or not stored:
+                if stored or isinstance(change, Put):
+                    return False
+                continue
+            fields = json.loads(json.dumps(dict(change.fields)))
+            if any(stored[0].fields.get(name) != value for name, value in fields.items()):
+                return False
+        return True
 
 
 def _committed(changes: Sequence[Change]) -> Statement:
@@ -110,10 +112,12 @@ def _step(changes: Sequence[Any], place: int, params: Parameters) -> str:
             f" IF ($u{place}[0].count <> {change.count:d}) {_refusal(place)}"
         )
     if isinstance(change, Require):
+        number = f"$u{place}[0].n"
+        more = "" if change.at_most is None else f" OR {number} > {change.at_most:d}"
         return (
             f"LET u{place} = SELECT count(*) AS n FROM {type_of(change.of.kind)}"
             f" WHERE {condition_of(change.of, params)};"
-            f" IF ({_unlike(change, f'$u{place}[0].n')}) {_refusal(place)}"
+            f" IF ({number} < {change.at_least:d}{more}) {_refusal(place)}"
         )
     if isinstance(change, Put) and change.conditional:
         return _conditional(change, place, params)
@@ -122,11 +126,6 @@ def _step(changes: Sequence[Any], place: int, params: Parameters) -> str:
         f"FOREACH ($row IN {rows}) {{ UPDATE {type_of(change.kind)}"
         f" SET {_assigned(change, params)} UPSERT WHERE {_IDENTITY}; }}"
     )
-
-
-def _unlike(require: Require, number: str) -> str:
-    more = "" if require.at_most is None else f" OR {number} > {require.at_most:d}"
-    return f"{number} < {require.at_least:d}{more}"
 
 
 def _conditional(put: Put, place: int, params: Parameters) -> str:

@@ -166,23 +166,18 @@ def encoded(key: Key) -> str:
     )
 
 
-def _decoded(key: str) -> Key:
-    parts = key.split(_SEPARATOR) if key else ()
-    return tuple(
-        part.removeprefix(f"{_ESCAPE}0")
-        .replace(f"{_ESCAPE}s", _SEPARATOR)
-        .replace(f"{_ESCAPE}e", _ESCAPE)
-        for part in parts
-    )
-
-
 def record_of(row: Mapping[str, Any], now: int = 0) -> Record:
     """Convert a row, read at the time ``now``."""
     until, data = row.get("until"), row.get("data")
     return Record(
         kind=row["kind"],
         scope=row["scope"],
-        key=_decoded(row["key"]),
+        key=tuple(
+            part.removeprefix(f"{_ESCAPE}0")
+            .replace(f"{_ESCAPE}s", _SEPARATOR)
+            .replace(f"{_ESCAPE}e", _ESCAPE)
+            for part in (row["key"].split(_SEPARATOR) if row["key"] else ())
+        ),
         fields=row.get("fields") or {},
         data=None if data is None else base64.b64decode(data),
         revision=row["revision"],

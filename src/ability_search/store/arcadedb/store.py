@@ -224,17 +224,12 @@ class ArcadeStore(RecordSql):
                 stored.chunks += own
                 room -= size
             else:
-                stored.staged.append(await self._stage(own))
+                token, bound = secrets.token_hex(8), self._message_bytes
+                for part in batches(own, records.chunk_bytes, most=len(own), most_bytes=bound):
+                    await self.write(await _of_chunks(len(part), partial(write.stage, token, part)))
+                stored.staged.append(token)
                 stored.staged_count += len(own)
         return chunks, kinds
-
-    async def _stage(self, own: Sequence[records.ChunkRecord]) -> str:
-        """Stage the chunks of a source in messages of bounded size; return their token."""
-        token = secrets.token_hex(8)
-        sized = batches(own, records.chunk_bytes, most=len(own), most_bytes=self._message_bytes)
-        for part in sized:
-            await self.write(await _of_chunks(len(part), partial(write.stage, token, part)))
-        return token
 
     async def patch(self, collection: Collection, patches: Sequence[Patch]) -> None:
         if patches:
