@@ -24,14 +24,7 @@ from ability_search.index.preparation import vector_key
 from ability_search.ops.metrics.metric_table import EMBEDDING_TEXTS
 from ability_search.store.pages import read_together
 from ability_search.store.stored_collections import COLLECTION, collection_of
-from ability_search.store.values import (
-    KINDS_LAYER,
-    Chunks,
-    Columns,
-    Read,
-    Records,
-    of_collection,
-)
+from ability_search.store.values import KINDS_LAYER, Chunks, Columns, Read, Records, of_collection
 
 log = logging.getLogger(__name__)
 

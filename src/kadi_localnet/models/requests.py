@@ -8,14 +8,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    FailFast,
-    Field,
-    ValidationError,
-    field_validator,
-)
+from pydantic import BaseModel, ConfigDict, FailFast, Field, ValidationError, field_validator
 
 from kadi_client.tools import validation_text
 from kadi_localnet.models.config import ModelsConfig

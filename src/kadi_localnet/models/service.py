@@ -18,12 +18,7 @@ from kadi_localnet.models import minilm, multilingual
 from kadi_localnet.models.config import NAME, ModelDirectory, ModelsConfig, default_cache_dir
 from kadi_localnet.models.directory import find_files, is_reranker
 from kadi_localnet.models.encoder import CrossEncoder, Encoder
-from kadi_localnet.models.errors import (
-    InvalidRequest,
-    ModelNotServed,
-    ModelsError,
-    ModelSetupError,
-)
+from kadi_localnet.models.errors import InvalidRequest, ModelNotServed, ModelsError, ModelSetupError
 from kadi_localnet.models.http import application
 from kadi_localnet.models.lanes import Lanes
 from kadi_localnet.models.local import LocalModel, Model, Observer

@@ -28,11 +28,7 @@ from ability_search.extension import loaded
 from ability_search.extensions.cli import logs, output
 from ability_search.extensions.cli.app import FAILED, app, command
 from ability_search.extensions.cli.clients import choose_target
-from ability_search.extensions.cli.extras import (
-    EXTRAS,
-    install_command,
-    missing_modules,
-)
+from ability_search.extensions.cli.extras import EXTRAS, install_command, missing_modules
 from ability_search.extensions.cli.output import counted
 from ability_search.extensions.cli.parameters import BrokerOption, JsonOption
 from ability_search.extensions.cli.settings import Metrics

@@ -6,12 +6,7 @@ from collections.abc import Sequence
 
 from ability_search.config.setting_fields import Group
 from ability_search.extension import Command, StackComponent, hookimpl
-from ability_search.extensions.localstack.settings import (
-    Arcadedb,
-    Deployment,
-    LocalBroker,
-    Models,
-)
+from ability_search.extensions.localstack.settings import Arcadedb, Deployment, LocalBroker, Models
 
 
 @hookimpl

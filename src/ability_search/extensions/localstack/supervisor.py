@@ -45,11 +45,7 @@ from ability_search.extensions.localstack.component_process import (
     child_environ,
 )
 from ability_search.extensions.localstack.settings import LocalBroker
-from ability_search.extensions.localstack.stack_plan import (
-    Plan,
-    StackOptions,
-    kind_of,
-)
+from ability_search.extensions.localstack.stack_plan import Plan, StackOptions, kind_of
 from ability_search.network import client_connection
 from ability_search.ops.locks import lock, replace_file
 from ability_search.tools.table import all_tools

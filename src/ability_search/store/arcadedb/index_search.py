@@ -24,14 +24,7 @@ from ability_search.store.arcadedb.rows import (
     collection_in,
 )
 from ability_search.store.arcadedb.search import is_scan
-from ability_search.store.records import (
-    Ahead,
-    By,
-    Row,
-    Search,
-    Searched,
-    metadata_key,
-)
+from ability_search.store.records import Ahead, By, Row, Search, Searched, metadata_key
 from ability_search.store.values import Columns
 
 _TERMS, _VECTORS = ["terms", "weights"], ["embedding"]

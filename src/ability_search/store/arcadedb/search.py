@@ -58,8 +58,6 @@ _CHUNKS_OF_SOURCES = 10_000
 """Chunks to compare for the best chunks of sources."""
 _OWN = ("rid", "chunkId", "score")
 """Columns of every row, in addition to the requested ones."""
-_RENAMED = {column: name for column, name in CHUNK_FIELDS.items() if column != name}
-"""Columns -> fields of a chunk, where they differ."""
 
 
 class SearchStatement:
@@ -492,7 +490,9 @@ class SearchStatement:
         for row in found:
             score = row["score"] or 0.0
             columns = {
-                _RENAMED.get(name, name): value for name, value in row.items() if name not in _OWN
+                CHUNK_FIELDS.get(name, name): value
+                for name, value in row.items()
+                if name not in _OWN
             }
             if self._metadata:
                 columns["metadata"] = {
