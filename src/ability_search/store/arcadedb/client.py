@@ -234,9 +234,8 @@ class BrokerScripts:
             if isinstance(exc, StatementRefused):
                 return exc.reason in ("conflict", "busy")
             # If the tool has no provider, the attempt has waited already.
-            return isinstance(exc, DatabaseUnavailable) and not isinstance(
-                exc.__cause__, NoProvider
-            )
+            waited = isinstance(exc.__cause__, NoProvider)
+            return isinstance(exc, DatabaseUnavailable) and not waited
 
         return await retry(
             lambda: self._run(work, max(0.001, deadline - time.monotonic())),

@@ -498,8 +498,7 @@ class SearchStatement:
                 columns["metadata"] = {
                     key: columns.pop(name, None) for name, key in self._metadata.items()
                 }
-            for name in scored:
-                columns[name] = score
+            columns |= dict.fromkeys(scored, score)
             rows.append(Row(row["rid"], row["chunkId"], score, columns, texts.get(row["rid"])))
         return rows
 
