@@ -24,7 +24,7 @@ from kadi_client.tracing import Value, span
 
 log = logging.getLogger(__name__)
 
-_REASONS = {
+_REASONS = {  # of a refusal, by what its text contains
     # First, because the text quotes the key, which may match any of the other patterns.
     "duplicate": r"duplicated? ?key|already exists",
     "missing_database": r"\bno (such )?database\b|create it with arcade-db-create"
@@ -37,7 +37,7 @@ _REASONS = {
     "timeout": r"\bno answer within\b",
     "too_large": r"\bthe answer is too large\b",
 }
-"""Reasons of a refusal by what its text contains."""
+_PATTERNS = {reason: re.compile(said, re.I) for reason, said in _REASONS.items()}
 _RESULT_TOO_LARGE = re.compile(r"\btoo large\b|exceeds the limit of \d+ bytes", re.I)
 _READ_ATTEMPTS = 3
 _PAUSE = 0.1
@@ -360,7 +360,7 @@ class BrokerScripts:
 
 def refusal(text: str) -> StatementRefused:
     """Return the error for the error text of a database."""
-    reason = next((name for name, said in _REASONS.items() if re.search(said, text, re.I)), "other")
+    reason = next((name for name, said in _PATTERNS.items() if said.search(text)), "other")
     level = logging.WARNING if reason == "other" else logging.DEBUG
     log.log(level, "statement refused (%s): %s", reason, text.partition("\n")[0][:_LOGGED])
     return StatementRefused(reason, text)
