@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -22,6 +24,14 @@ async def main(directory, *options):
         print(await databases.databases(timeout=60))
 
 asyncio.run(main(*sys.argv[1:]))
+"""
+
+WRITE = """
+import asyncio, sys
+from pathlib import Path
+from kadi_localnet.database.class_cache import write_classes
+
+asyncio.run(write_classes(Path(sys.argv[1])))
 """
 
 
@@ -60,6 +70,29 @@ async def test_writing_ends_with_the_process_that_wants_it(
         while not any(directory.rglob("databases")):  # noqa: ASYNC110 - a file
             await asyncio.sleep(0)
     assert not any(directory.iterdir())
+
+
+def users_of(directory: Path) -> list[str]:
+    """Command lines that name a directory."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            found.append(path.read_bytes().replace(b"\0", b" ").decode("utf-8", "replace"))
+    return [line for line in found if str(directory) in line]
+
+
+@pytest.mark.engine
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="needs /proc")
+def test_writing_ends_with_a_process_that_is_killed(tmp_path: Path) -> None:
+    file = class_file(tmp_path / "cache")
+    with subprocess.Popen([sys.executable, "-c", WRITE, str(file)]) as parent:
+        while not any(file.parent.rglob("databases")):
+            time.sleep(0.05)
+        assert len(users_of(file.parent)) == 3
+        parent.kill()
+    while users_of(file.parent):
+        time.sleep(0.05)
+    assert not file.exists()
 
 
 @pytest.mark.engine

@@ -10,13 +10,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import shutil
+import signal
+import subprocess
 import sys
-from asyncio.subprocess import DEVNULL
+import threading
+from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from hashlib import blake2b
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from arcadedb_embedded.jvm import get_bundled_jre_lib_path, get_jar_path
 
@@ -28,6 +33,8 @@ _LATER = 20.0
 _TIMEOUT = 120.0
 _NAME = "engine-1-{}.classes"
 """Name of a file; increase its number when options of the JVM change."""
+_ENGINE = "engine"
+"""Argument of the process that uses the engine."""
 _USE = [
     "CREATE DOCUMENT TYPE Source; CREATE PROPERTY Source.source STRING;"
     " CREATE INDEX ON Source (source) UNIQUE; CREATE VERTEX TYPE Chunk BUCKETS 1;"
@@ -89,22 +96,25 @@ async def write_classes(file: Path) -> None:
         TimeoutError: if it takes too long.
     """
     file.parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(
-        dir=file.parent, prefix=f".{file.stem}-", ignore_cleanup_errors=True
-    ) as scratch:
+    prefix = f".{file.stem}-"
+    for unfinished in file.parent.glob(f"{prefix}*"):
+        shutil.rmtree(unfinished, ignore_errors=True)
+    with TemporaryDirectory(dir=file.parent, prefix=prefix, ignore_cleanup_errors=True) as scratch:
         draft = Path(scratch) / file.name
+        own_group: dict[str, Any] = {} if sys.platform == "win32" else {"process_group": 0}
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-P", "-m", __name__, str(draft)),
-            stdin=DEVNULL,
+            stdin=PIPE,
             stdout=DEVNULL,
             stderr=DEVNULL,
+            **own_group,
         )
+        assert process.stdin is not None
         try:
             await asyncio.wait_for(process.wait(), _TIMEOUT)
         finally:
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
+            process.stdin.close()
+            await process.wait()
         if draft.is_file():
             draft.replace(file)
             for other in file.parent.glob(_NAME.format("*")):
@@ -122,7 +132,21 @@ async def _use_engine(draft: Path) -> None:
             await databases.write("d", [script], timeout=_TIMEOUT)
 
 
+def _end_with_parent() -> None:
+    """End this process group when the parent closes standard input or dies."""
+    os.read(sys.stdin.fileno(), 1)
+    if sys.platform == "win32":
+        os._exit(1)
+    os.killpg(0, signal.SIGKILL)
+
+
 if __name__ == "__main__":
-    if sys.platform != "win32":
-        os.nice(19)
-    asyncio.run(_use_engine(Path(sys.argv[1])))
+    if sys.argv[2:] == [_ENGINE]:
+        asyncio.run(_use_engine(Path(sys.argv[1])))
+    else:
+        # A process with a JVM that ends, and writes the file with another one, runs no thread.
+        threading.Thread(target=_end_with_parent, daemon=True).start()
+        if sys.platform != "win32":
+            os.nice(19)
+        command = [sys.executable, "-P", "-m", "kadi_localnet.database.class_cache"]
+        subprocess.run([*command, sys.argv[1], _ENGINE], stdin=subprocess.DEVNULL, check=False)
