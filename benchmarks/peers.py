@@ -36,6 +36,8 @@ _UNPREFIXED = {"SEARCH_EMBEDDING_MODEL": "instant"}
 """A model without prefixes for queries and texts: all engines get the same vectors."""
 _HITS = 10
 _CLIENTS = 8
+_WARMING = 500
+"""Queries of a round before the measurement: the JVM compiles during some thousand queries."""
 _LONGEST_LINE = 2**24
 """Bytes of an answer of the peers' process."""
 
@@ -55,7 +57,7 @@ async def measure(*, chunks: int, queries: int, rounds: int) -> dict[str, Any]:
         loaded = {_OURS: await latency.load(network, chunks), **await peers({"do": "load"})}
         settled = await latency.settled(network)
         for mode in _MODES:
-            await latency.warmed_up(network, mode, queries)
+            await latency.warmed_up(network, mode, max(queries, _WARMING))
         await _round(network, peers, texts.queries(queries, seed=99))  # the peers warm up, too
         measured = [
             await _round(network, peers, texts.queries(queries, seed=100 + number))
