@@ -29,6 +29,7 @@ _SPARSE = "com.arcadedb.index.sparsevector.LSMSparseVectorIndex"
 _DENSE = "com.arcadedb.index.vector.LSMVectorIndex"
 _DOCUMENT = "com.arcadedb.database.Document"
 _ANYTHING = "java.lang.Object"
+_TEXT = "java.lang.String"
 _REFERENCE = "java.util.concurrent.atomic.AtomicReference"
 _KEPT = 256
 """Properties whose function is kept."""
@@ -79,8 +80,9 @@ class IndexSearcher:
         for own in found.values():
             for each in own:
                 union.addAll(each.records)
-        rids, records = self._java.texts(union), self._java.documents(union)
-        places = {rid: place for place, rid in enumerate(rids)}
+        every = (rid for own in found.values() for each in own for rid in each.rids)
+        places = {rid: place for place, rid in enumerate(dict.fromkeys(every))}
+        rids, records = list(places), self._java.documents.apply(union)
         known = {name: self._scores(asked, name, found, union) for name in asked.compared}
         scores = {
             name: np.array([own.get(rid, np.nan) for rid in rids], np.float32)
@@ -88,7 +90,7 @@ class IndexSearcher:
         }
         rows = self._rows(records, asked.columns)
         first = _first(asked, scores, rows)
-        wider = self._java.list([records.get(place) for place in first])
+        wider = self._java.listed([records.get(place) for place in first])
         return {
             "now": time.time_ns() // 1_000_000,
             "before": before,
@@ -117,14 +119,11 @@ class IndexSearcher:
         for each in chain.from_iterable(lists):
             rest.removeAll(each.records)
         if by.vector is None:
-            products = self._java.products(self._java.documents(rest), by)
-            scores |= zip(self._java.texts(rest), products, strict=True)
-        else:
-            vector, types = self._java.floats(by.numbers), {s.type for s in asked.searches.values()}
-            for index in (index for each in types for index in self._indexes(each, by)):
-                nearest = index.findNeighborsFromVector(vector, count, count, rest)
-                compared = self._java.neighbours(nearest)
-                scores |= zip(compared.rids, compared.scores, strict=True)
+            return scores | self._java.products(rest, by)
+        vector, types = self._java.floats(by.numbers), {s.type for s in asked.searches.values()}
+        for index in (index for each in types for index in self._indexes(each, by)):
+            nearest = index.findNeighborsFromVector(vector, count, count, rest)
+            scores |= zip(*self._java.cosines(nearest), strict=True)
         return scores
 
     def _found(
@@ -152,13 +151,15 @@ class IndexSearcher:
         if database.getSchema().existsIndex(f"{lookup.type}[{','.join(names)}]"):
             values = self._java.objects(list(lookup.where.values()))
             cursor = database.lookupByKey(lookup.type, self._java.strings(names), values)
-            found = [each.asDocument() for each in cursor]
+            found = self._java.documents.apply(cursor)
         else:
-            found = [each.asDocument() for each in database.iterateType(lookup.type, True)]
-            found = [each for each in found if _has(each, lookup.where)]
-        if lookup.unless and len(found) == 1 and _has(found[0], lookup.unless):
+            found = self._java.list()
+            for each in database.iterateType(lookup.type, True):
+                if _has(each.asDocument(), lookup.where):
+                    found.add(each.asDocument())
+        if lookup.unless and found.size() == 1 and _has(found.get(0), lookup.unless):
             return None
-        return self._rows(self._java.list(found), lookup.columns) if found else Raw(b"[]")
+        return self._rows(found, lookup.columns)
 
     def _allowed(self, results: Any) -> Any:
         """Return the record ids of a result set as a Java set, and close it."""
@@ -173,7 +174,7 @@ class IndexSearcher:
         Raises:
             DatabaseError: if it is too large.
         """
-        if not columns:
+        if not columns or documents.isEmpty():
             return Raw(b"[]")
         rows = self._java.json(documents, columns)
         if len(rows) > self._max_bytes:
@@ -203,10 +204,10 @@ class IndexSearcher:
         """Return the best of the lists of all buckets of a type."""
         if len(lists) == 1:
             return lists[0]
-        pairs = (pair for each in lists for pair in zip(each.scores, each.records, strict=True))
-        best = sorted(pairs, key=lambda pair: -pair[0])[:limit]
-        kept = self._java.list([record for _, record in best])
-        return Ranked(kept, self._java.texts(kept), [score for score, _ in best])
+        found = (o for e in lists for o in zip(e.scores, e.rids, e.records, strict=True))
+        best = sorted(found, key=lambda one: -one[0])[:limit]
+        records = self._java.listed([record for *_, record in best])
+        return Ranked(records, [rid for _, rid, _ in best], [score for score, *_ in best])
 
     def _indexes(self, type_name: str, by: Compared) -> list[Any]:
         """Return the indexes of the buckets of a type.
@@ -258,7 +259,7 @@ def _first(asked: IndexSearch, scores: Mapping[str, Floats], rows: Raw) -> list[
 
 
 class _Java:
-    """Java functions composed of method handles, which run without a call to Python for each."""
+    """Java functions composed of method handles, so that a call of one is the only one to Java."""
 
     def __init__(self) -> None:
         self.set = jpype.JClass("java.util.LinkedHashSet")
@@ -268,7 +269,9 @@ class _Java:
         self.strings = jpype.JArray(jpype.JString)
         self.objects = jpype.JArray(jpype.JObject)
         self.dense, self.sparse = jpype.JClass(_DENSE), jpype.JClass(_SPARSE)
-        self.same = jpype.JClass("java.util.function.Function").identity()
+        self._arrays = jpype.JClass("java.util.Arrays")
+        self._kind = jpype.JClass("java.util.function.Function")
+        self.same = self._kind.identity()
         collectors = jpype.JClass("java.util.stream.Collectors")
         self.to_set = collectors.toSet()
         self._to_list, self._joining = collectors.toList(), collectors.joining(",")
@@ -279,126 +282,169 @@ class _Java:
         ranked = "com.arcadedb.index.sparsevector.RidScore"
         result, optional = "com.arcadedb.query.sql.executor.Result", "java.util.Optional"
         real = jpype.JFloat.class_
-        sparse = "com.arcadedb.function.sql.vector.SparseVector"
-        self._sparse = jpype.JClass(sparse)
-        self._dot = self._virtual(sparse, "dotProduct", real, self._sparse.class_)
-        self._product_of = lru_cache(_KEPT)(self._product)
-        self._row_of = lru_cache(_KEPT)(self._row)
         self._utf8 = jpype.JClass("java.nio.charset.StandardCharsets").UTF_8
-        self._document_of = self._function((rid, "asDocument", _DOCUMENT))
-        self._text_of = self._function((rid, "toString", "java.lang.String"))
-        self._first_of = self._function((pair, "getFirst", _ANYTHING))
-        self._second_of = self._function(
-            (pair, "getSecond", _ANYTHING), ("java.lang.Number", "floatValue", real), number=True
-        )
-        self._rid_of = self._function((ranked, "rid", rid))
-        self._score_of = self._function((ranked, "score", real), number=True)
-        self.identity = self._function(
-            (result, "getIdentity", optional), (optional, "get", _ANYTHING)
-        )
-
-    def texts(self, rids: Any) -> list[str]:
-        """Return record ids as texts."""
-        joined = str(rids.stream().map(self._text_of).collect(self._joining))
-        return joined.split(",") if joined else []
+        self._sparse = jpype.JClass("com.arcadedb.function.sql.vector.SparseVector")
+        self._document = self._method("com.arcadedb.database.Identifiable", "asDocument", _DOCUMENT)
+        self.documents = self._each(self._document, self._to_list)
+        self._products_of = lru_cache(_KEPT)(self._products)
+        self._rows_of = lru_cache(_KEPT)(self._rows)
+        second = self._method(pair, "getSecond", _ANYTHING)
+        distance = self._chain(second, self._method("java.lang.Number", "floatValue", real))
+        self._near = self._ranked(self._method(pair, "getFirst", _ANYTHING), distance)
+        score = self._method(ranked, "score", real)
+        self._scored = self._ranked(self._method(ranked, "rid", rid), score)
+        found, id_ = self._method(result, "getIdentity", optional), (optional, "get", _ANYTHING)
+        self.identity = self._called(self._chain(found, self._method(*id_)))
 
     def neighbours(self, pairs: Any) -> Ranked:
         """Return pairs of record id and distance with cosines."""
-        found = self._ranked(pairs, self._first_of, self._second_of)
-        return found._replace(scores=(np.float32(1) - np.array(found.scores, np.float32)).tolist())
+        return Ranked(self._near[0].apply(pairs), *self.cosines(pairs))
+
+    def cosines(self, pairs: Any) -> tuple[list[str], list[float]]:
+        """Return the record ids and cosines of pairs of record id and distance."""
+        rids, distances = _columns(self._near[1].apply(pairs))
+        cosines: list[float] = (np.float32(1) - np.array(distances, np.float32)).tolist()
+        return rids, cosines
 
     def scored(self, ranked: Any) -> Ranked:
         """Return the answer of a sparse index."""
-        return self._ranked(ranked, self._rid_of, self._score_of)
+        return Ranked(self._scored[0].apply(ranked), *_columns(self._scored[1].apply(ranked)))
 
-    def _ranked(self, found: Any, record_of: Any, score_of: Any) -> Ranked:
-        records = found.stream().map(record_of).collect(self._to_list)
-        return Ranked(records, self.texts(records), self._numbers(found, score_of))
-
-    def _numbers(self, items: Any, number_of: Any) -> list[float]:
-        numbers: list[float] = np.array(items.stream().mapToDouble(number_of).toArray()).tolist()
-        return numbers
-
-    def products(self, documents: Any, by: Compared) -> list[float]:
+    def products(self, rids: Any, by: Compared) -> dict[str, float]:
         """Return the dot products of the terms of documents with some, as the SQL function does."""
-        held, product = self._product_of(tuple(by.properties), get_ident())
+        held, texts = self._products_of(tuple(by.properties), get_ident())
         held.set(self._sparse(self.integers(by.ids), self.floats(by.weights)))
-        return self._numbers(documents, product)
+        return dict(zip(*_columns(texts.apply(rids)), strict=True))
 
-    def _product(self, properties: Sequence[str], _thread: int) -> tuple[Any, Any]:
-        """Return a reference, and the function from a document to the product with what it holds.
-
-        Each thread has its own. One made for each call would never be compiled.
-        """
-        held = jpype.JClass(_REFERENCE)()
-        get = self._virtual(_REFERENCE, "get", _ANYTHING).bindTo(held)
-        terms = get.asType(self._type(self._sparse.class_))
-        product = self._handles.collectArguments(self._dot, 1, terms)
-        return held, self._function(self._sparse_vector(properties), product, number=True)
-
-    def _sparse_vector(self, properties: Sequence[str]) -> Any:
-        """Return the handle from a document to its sparse vector."""
-        arrays = self.integers.class_, self.floats.class_
-        return self._of_document(self._constructor(self._sparse, *arrays), properties)
-
-    def documents(self, rids: Any) -> Any:
-        """Return a list of the documents with these record ids."""
-        return rids.stream().map(self._document_of).collect(self._to_list)
+    def listed(self, items: list[Any]) -> Any:
+        """Return a Java list of some objects."""
+        return self._arrays.asList(self.objects(items))
 
     def json(self, documents: Any, columns: Sequence[str]) -> bytes:
         """Return the values of properties of documents as a JSON array of arrays."""
-        rows = documents.stream().map(self._row_of(tuple(columns))).collect(self._joining)
-        return b"[%b]" % bytes(rows.getBytes(self._utf8))
+        return b"[%b]" % bytes(self._rows_of(tuple(columns)).apply(documents))
 
-    def _row(self, columns: Sequence[str]) -> Any:
-        """Return the function from a document to the JSON array of some properties."""
-        array, values = "com.arcadedb.serializer.json.JSONArray", self.objects.class_
-        made = self._constructor(jpype.JClass(array), values).asCollector(values, len(columns))
-        text = (array, "toString", "java.lang.String")
-        return self._function(self._of_document(made, columns), text)
+    # Functions
+
+    def _ranked(self, rid: Any, number: Any) -> tuple[Any, Any]:
+        """Return functions of items for their record ids, and for a text of :func:`_columns`.
+
+        Args:
+            rid: Handle from an item to its record id.
+            number: Handle from an item to a float.
+        """
+        text, real = jpype.JClass(_TEXT), jpype.JFloat.class_
+        value_of = self._static(text, "valueOf", text.class_, real)
+        concat = self._method(_TEXT, "concat", _TEXT, text.class_)
+        parts = (
+            self._chain(rid, self._method(_ANYTHING, "toString", _TEXT)),
+            self._chain(number, value_of, concat.bindTo(text(" "))),
+        )
+        both = self._each(self._of_one(concat, parts), self._joining)
+        return self._each(rid, self._to_list), both
+
+    def _products(self, properties: Sequence[str], _thread: int) -> tuple[Any, Any]:
+        """Return a reference, and the function of record ids for products with what it holds.
+
+        Each thread has its own. One made for each call would never be compiled.
+        """
+        held, arrays = jpype.JClass(_REFERENCE)(), (self.integers.class_, self.floats.class_)
+        terms = self._of_document(self._constructor(self._sparse, *arrays), properties)
+        other = self._method(_REFERENCE, "get", _ANYTHING).bindTo(held)
+        dot = self._method(self._sparse, "dotProduct", jpype.JFloat.class_, self._sparse.class_)
+        product = self._handles.collectArguments(
+            dot, 1, other.asType(self._type(self._sparse.class_))
+        )
+        same = self._handles.identity(jpype.JClass(_ANYTHING).class_)
+        return held, self._ranked(same, self._chain(self._document, terms, product))[1]
+
+    def _rows(self, columns: Sequence[str]) -> Any:
+        """Return the function of documents for the JSON arrays of some properties in UTF-8."""
+        array, values = jpype.JClass("com.arcadedb.serializer.json.JSONArray"), self.objects.class_
+        made = self._constructor(array, values).asCollector(values, len(columns))
+        row = self._chain(
+            self._of_document(made, columns), self._method(_ANYTHING, "toString", _TEXT)
+        )
+        charset = jpype.JClass("java.nio.charset.Charset").class_
+        encoded = self._method(_TEXT, "getBytes", jpype.JArray(jpype.JByte).class_, charset)
+        encoded = self._handles.insertArguments(encoded, 1, self.objects([self._utf8]))
+        return self._each(row, self._joining, encoded)
+
+    def _each(self, item: Any, collector: Any, *further: Any) -> Any:
+        """Return the function that applies a handle to each of some items and collects that."""
+        stream, iterable = "java.util.stream.Stream", "java.lang.Iterable"
+        split, flag = jpype.JClass("java.util.Spliterator").class_, jpype.JBoolean.class_
+        support = jpype.JClass("java.util.stream.StreamSupport")
+        streams = self._static(support, "stream", jpype.JClass(stream).class_, split, flag)
+        mapped = self._method(stream, "map", stream, self._kind.class_)
+        collector_type = jpype.JClass("java.util.stream.Collector").class_
+        collected = self._method(stream, "collect", _ANYTHING, collector_type)
+        insert = self._handles.insertArguments
+        return self._called(
+            self._chain(
+                self._method(iterable, "spliterator", "java.util.Spliterator"),
+                insert(streams, 1, self.objects([jpype.JBoolean(False)])),
+                insert(mapped, 1, self.objects([self._called(item)])),
+                insert(collected, 1, self.objects([collector])),
+                *further,
+            )
+        )
+
+    # Handles
 
     def _of_document(self, made: Any, properties: Sequence[str]) -> Any:
         """Return a handle whose arguments are values as one that takes the document with them."""
-        document, text = jpype.JClass(_DOCUMENT).class_, jpype.JClass("java.lang.String").class_
-        get = self._virtual(_DOCUMENT, "get", _ANYTHING, text)
-        parts = [
-            self._handles.insertArguments(get, 1, self.objects([name])).asType(
-                self._type(made.type().parameterType(place), document)
-            )
-            for place, name in enumerate(properties)
+        get = self._method(_DOCUMENT, "get", _ANYTHING, jpype.JClass(_TEXT).class_)
+        return self._of_one(
+            made, [self._handles.insertArguments(get, 1, self.objects([n])) for n in properties]
+        )
+
+    def _of_one(self, made: Any, parts: Sequence[Any]) -> Any:
+        """Return a handle of several arguments as one of one, of which the parts make them."""
+        one = jpype.JClass(_ANYTHING).class_
+        taken = [
+            part.asType(self._type(made.type().parameterType(place), one))
+            for place, part in enumerate(parts)
         ]
         return self._handles.permuteArguments(
-            self._handles.filterArguments(made, 0, parts),
-            self._type(made.type().returnType(), document),
+            self._handles.filterArguments(made, 0, taken),
+            self._type(made.type().returnType(), one),
             self.integers([0] * len(parts)),
         )
+
+    def _chain(self, first: Any, *further: Any) -> Any:
+        """Return a handle that passes the result of each handle to the next one."""
+        for each in further:
+            taken = first.type().changeReturnType(each.type().parameterType(0))
+            first = self._handles.filterReturnValue(first.asType(taken), each)
+        return first
 
     def _constructor(self, owner: Any, *parameters: Any) -> Any:
         nothing = jpype.JClass("java.lang.Void").TYPE
         found = self._type(nothing, self.list(list(parameters)))
         return self._handles.publicLookup().findConstructor(owner, found)
 
-    def _virtual(self, owner: str, method: str, returned: Any, *parameters: Any) -> Any:
+    def _method(self, owner: Any, method: str, returned: Any, *parameters: Any) -> Any:
+        owner = jpype.JClass(owner) if isinstance(owner, str) else owner
         result = jpype.JClass(returned).class_ if isinstance(returned, str) else returned
         found = self._type(result, self.list(list(parameters)))
-        return self._handles.publicLookup().findVirtual(jpype.JClass(owner), method, found)
+        return self._handles.publicLookup().findVirtual(owner, method, found)
 
-    def _function(self, *steps: Any, number: bool = False) -> Any:
-        """Return the composition of handles, or of methods without parameters, as a function.
+    def _static(self, owner: Any, method: str, returned: Any, *parameters: Any) -> Any:
+        found = self._type(returned, self.list(list(parameters)))
+        return self._handles.publicLookup().findStatic(owner, method, found)
 
-        That is a Java ``Function``, or a ``ToDoubleFunction`` if it returns a ``number``.
-        """
-        handles = [self._virtual(*each) if isinstance(each, tuple) else each for each in steps]
-        composed = handles[0]
-        for each in handles[1:]:
-            taken = composed.type().changeReturnType(each.type().parameterType(0))
-            composed = self._handles.filterReturnValue(composed.asType(taken), each)
-        kind = "java.util.function.ToDoubleFunction" if number else "java.util.function.Function"
+    def _called(self, handle: Any) -> Any:
+        """Return a handle as a Java ``Function``."""
         anything = jpype.JClass(_ANYTHING).class_
-        returned = jpype.JDouble.class_ if number else anything
-        return self._proxies.asInterfaceInstance(
-            jpype.JClass(kind).class_, composed.asType(self._type(returned, anything))
-        )
+        typed = handle.asType(self._type(anything, anything))
+        return self._proxies.asInterfaceInstance(self._kind.class_, typed)
+
+
+def _columns(text: Any) -> tuple[list[str], list[float]]:
+    """Return the columns of a Java text: record id, space and number of each item, after commas."""
+    words = str(text).replace(",", " ").split()
+    return words[::2], list(map(float, words[1::2]))
 
 
 _java = cache(_Java)
