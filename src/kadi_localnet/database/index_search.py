@@ -30,6 +30,8 @@ _DENSE = "com.arcadedb.index.vector.LSMVectorIndex"
 _DOCUMENT = "com.arcadedb.database.Document"
 _ANYTHING = "java.lang.Object"
 _TEXT = "java.lang.String"
+_REAL = jpype.JFloat
+_TERMS = "com.arcadedb.function.sql.vector.SparseVector"
 _REFERENCE = "java.util.concurrent.atomic.AtomicReference"
 _KEPT = 256
 """Properties whose function is kept."""
@@ -276,23 +278,22 @@ class _Java:
         self.to_set = collectors.toSet()
         self._to_list, self._joining = collectors.toList(), collectors.joining(",")
         self._handles = jpype.JClass("java.lang.invoke.MethodHandles")
+        self._public = self._handles.publicLookup()
         self._type = jpype.JClass("java.lang.invoke.MethodType").methodType
         self._proxies = jpype.JClass("java.lang.invoke.MethodHandleProxies")
-        rid, pair = "com.arcadedb.database.RID", "com.arcadedb.utility.Pair"
-        ranked = "com.arcadedb.index.sparsevector.RidScore"
-        result, optional = "com.arcadedb.query.sql.executor.Result", "java.util.Optional"
-        real = jpype.JFloat.class_
+        self._terms = jpype.JClass(_TERMS)
         self._utf8 = jpype.JClass("java.nio.charset.StandardCharsets").UTF_8
-        self._sparse = jpype.JClass("com.arcadedb.function.sql.vector.SparseVector")
-        self._document = self._method("com.arcadedb.database.Identifiable", "asDocument", _DOCUMENT)
-        self.documents = self._each(self._document, self._to_list)
         self._products_of = lru_cache(_KEPT)(self._products)
         self._rows_of = lru_cache(_KEPT)(self._rows)
+        pair, result = "com.arcadedb.utility.Pair", "com.arcadedb.query.sql.executor.Result"
+        ranked, optional = "com.arcadedb.index.sparsevector.RidScore", "java.util.Optional"
+        self._document = self._method("com.arcadedb.database.Identifiable", "asDocument", _DOCUMENT)
+        self.documents = self._each(self._document, self._to_list)
         second = self._method(pair, "getSecond", _ANYTHING)
-        distance = self._chain(second, self._method("java.lang.Number", "floatValue", real))
+        distance = self._chain(second, self._method("java.lang.Number", "floatValue", _REAL))
         self._near = self._ranked(self._method(pair, "getFirst", _ANYTHING), distance)
-        score = self._method(ranked, "score", real)
-        self._scored = self._ranked(self._method(ranked, "rid", rid), score)
+        score = self._method(ranked, "score", _REAL)
+        self._scored = self._ranked(self._method(ranked, "rid", "com.arcadedb.database.RID"), score)
         found, id_ = self._method(result, "getIdentity", optional), (optional, "get", _ANYTHING)
         self.identity = self._called(self._chain(found, self._method(*id_)))
 
@@ -303,8 +304,7 @@ class _Java:
     def cosines(self, pairs: Any) -> tuple[list[str], list[float]]:
         """Return the record ids and cosines of pairs of record id and distance."""
         rids, distances = _columns(self._near[1].apply(pairs))
-        cosines: list[float] = (np.float32(1) - np.array(distances, np.float32)).tolist()
-        return rids, cosines
+        return rids, (np.float32(1) - np.array(distances, np.float32)).tolist()
 
     def scored(self, ranked: Any) -> Ranked:
         """Return the answer of a sparse index."""
@@ -313,16 +313,16 @@ class _Java:
     def products(self, rids: Any, by: Compared) -> dict[str, float]:
         """Return the dot products of the terms of documents with some, as the SQL function does."""
         held, texts = self._products_of(tuple(by.properties), get_ident())
-        held.set(self._sparse(self.integers(by.ids), self.floats(by.weights)))
+        held.set(self._terms(self.integers(by.ids), self.floats(by.weights)))
         return dict(zip(*_columns(texts.apply(rids)), strict=True))
-
-    def listed(self, items: list[Any]) -> Any:
-        """Return a Java list of some objects."""
-        return self._arrays.asList(self.objects(items))
 
     def json(self, documents: Any, columns: Sequence[str]) -> bytes:
         """Return the values of properties of documents as a JSON array of arrays."""
         return b"[%b]" % bytes(self._rows_of(tuple(columns)).apply(documents))
+
+    def listed(self, items: list[Any]) -> Any:
+        """Return a Java list of some objects."""
+        return self._arrays.asList(self.objects(items))
 
     # Functions
 
@@ -333,84 +333,71 @@ class _Java:
             rid: Handle from an item to its record id.
             number: Handle from an item to a float.
         """
-        text, real = jpype.JClass(_TEXT), jpype.JFloat.class_
-        value_of = self._static(text, "valueOf", text.class_, real)
-        concat = self._method(_TEXT, "concat", _TEXT, text.class_)
-        parts = (
-            self._chain(rid, self._method(_ANYTHING, "toString", _TEXT)),
-            self._chain(number, value_of, concat.bindTo(text(" "))),
-        )
-        both = self._each(self._of_one(concat, parts), self._joining)
-        return self._each(rid, self._to_list), both
+        concat = self._method(_TEXT, "concat", _TEXT, _TEXT)
+        after_space = concat.bindTo(jpype.JString(" "))
+        written = self._method(_TEXT, "valueOf", _TEXT, _REAL, static=True)
+        shown = self._chain(rid, self._method(_ANYTHING, "toString", _TEXT))
+        both = self._of_one(concat, [shown, self._chain(number, written, after_space)])
+        return self._each(rid, self._to_list), self._each(both, self._joining)
 
     def _products(self, properties: Sequence[str], _thread: int) -> tuple[Any, Any]:
         """Return a reference, and the function of record ids for products with what it holds.
 
         Each thread has its own. One made for each call would never be compiled.
         """
-        held, arrays = jpype.JClass(_REFERENCE)(), (self.integers.class_, self.floats.class_)
-        terms = self._of_document(self._constructor(self._sparse, *arrays), properties)
+        held, made = jpype.JClass(_REFERENCE)(), self._made(_TERMS, self.integers, self.floats)
+        terms = self._of_document(made, properties)
         other = self._method(_REFERENCE, "get", _ANYTHING).bindTo(held)
-        dot = self._method(self._sparse, "dotProduct", jpype.JFloat.class_, self._sparse.class_)
-        product = self._handles.collectArguments(
-            dot, 1, other.asType(self._type(self._sparse.class_))
-        )
-        same = self._handles.identity(jpype.JClass(_ANYTHING).class_)
-        return held, self._ranked(same, self._chain(self._document, terms, product))[1]
+        other = other.asType(self._type(self._terms.class_))
+        dot = self._method(_TERMS, "dotProduct", _REAL, _TERMS)
+        product = self._chain(self._document, terms, self._handles.collectArguments(dot, 1, other))
+        return held, self._ranked(self._handles.identity(_class(_ANYTHING)), product)[1]
 
     def _rows(self, columns: Sequence[str]) -> Any:
         """Return the function of documents for the JSON arrays of some properties in UTF-8."""
-        array, values = jpype.JClass("com.arcadedb.serializer.json.JSONArray"), self.objects.class_
-        made = self._constructor(array, values).asCollector(values, len(columns))
-        row = self._chain(
-            self._of_document(made, columns), self._method(_ANYTHING, "toString", _TEXT)
-        )
-        charset = jpype.JClass("java.nio.charset.Charset").class_
-        encoded = self._method(_TEXT, "getBytes", jpype.JArray(jpype.JByte).class_, charset)
-        encoded = self._handles.insertArguments(encoded, 1, self.objects([self._utf8]))
-        return self._each(row, self._joining, encoded)
+        made = self._made("com.arcadedb.serializer.json.JSONArray", self.objects)
+        row = self._of_document(made.asCollector(_class(self.objects), len(columns)), columns)
+        charset, block = "java.nio.charset.Charset", jpype.JArray(jpype.JByte)
+        encoded = self._with(self._method(_TEXT, "getBytes", block, charset), self._utf8)
+        text = self._chain(row, self._method(_ANYTHING, "toString", _TEXT))
+        return self._each(text, self._joining, encoded)
 
     def _each(self, item: Any, collector: Any, *further: Any) -> Any:
         """Return the function that applies a handle to each of some items and collects that."""
-        stream, iterable = "java.util.stream.Stream", "java.lang.Iterable"
-        split, flag = jpype.JClass("java.util.Spliterator").class_, jpype.JBoolean.class_
-        support = jpype.JClass("java.util.stream.StreamSupport")
-        streams = self._static(support, "stream", jpype.JClass(stream).class_, split, flag)
-        mapped = self._method(stream, "map", stream, self._kind.class_)
-        collector_type = jpype.JClass("java.util.stream.Collector").class_
-        collected = self._method(stream, "collect", _ANYTHING, collector_type)
-        insert = self._handles.insertArguments
-        return self._called(
-            self._chain(
-                self._method(iterable, "spliterator", "java.util.Spliterator"),
-                insert(streams, 1, self.objects([jpype.JBoolean(False)])),
-                insert(mapped, 1, self.objects([self._called(item)])),
-                insert(collected, 1, self.objects([collector])),
-                *further,
-            )
+        stream, split, flag = "java.util.stream.Stream", "java.util.Spliterator", jpype.JBoolean
+        support = "java.util.stream.StreamSupport"
+        streams = self._method(support, "stream", stream, split, flag, static=True)
+        mapped = self._method(stream, "map", stream, self._kind)
+        collected = self._method(stream, "collect", _ANYTHING, "java.util.stream.Collector")
+        steps = (
+            self._method("java.lang.Iterable", "spliterator", split),
+            self._with(streams, flag(False)),
+            self._with(mapped, self._called(item)),
+            self._with(collected, collector),
         )
+        return self._called(self._chain(*steps, *further))
 
     # Handles
 
     def _of_document(self, made: Any, properties: Sequence[str]) -> Any:
         """Return a handle whose arguments are values as one that takes the document with them."""
-        get = self._method(_DOCUMENT, "get", _ANYTHING, jpype.JClass(_TEXT).class_)
-        return self._of_one(
-            made, [self._handles.insertArguments(get, 1, self.objects([n])) for n in properties]
-        )
+        get = self._method(_DOCUMENT, "get", _ANYTHING, _TEXT)
+        return self._of_one(made, [self._with(get, name) for name in properties])
 
     def _of_one(self, made: Any, parts: Sequence[Any]) -> Any:
         """Return a handle of several arguments as one of one, of which the parts make them."""
-        one = jpype.JClass(_ANYTHING).class_
+        one, type_ = _class(_ANYTHING), made.type()
         taken = [
-            part.asType(self._type(made.type().parameterType(place), one))
+            part.asType(self._type(type_.parameterType(place), one))
             for place, part in enumerate(parts)
         ]
-        return self._handles.permuteArguments(
-            self._handles.filterArguments(made, 0, taken),
-            self._type(made.type().returnType(), one),
-            self.integers([0] * len(parts)),
-        )
+        filtered = self._handles.filterArguments(made, 0, taken)
+        same = self.integers([0] * len(parts))
+        return self._handles.permuteArguments(filtered, self._type(type_.returnType(), one), same)
+
+    def _with(self, handle: Any, second: Any) -> Any:
+        """Return a handle with its second argument given."""
+        return self._handles.insertArguments(handle, 1, self.objects([second]))
 
     def _chain(self, first: Any, *further: Any) -> Any:
         """Return a handle that passes the result of each handle to the next one."""
@@ -419,26 +406,28 @@ class _Java:
             first = self._handles.filterReturnValue(first.asType(taken), each)
         return first
 
-    def _constructor(self, owner: Any, *parameters: Any) -> Any:
+    def _made(self, owner: str, *parameters: Any) -> Any:
+        """Return the handle of the constructor of a class."""
         nothing = jpype.JClass("java.lang.Void").TYPE
-        found = self._type(nothing, self.list(list(parameters)))
-        return self._handles.publicLookup().findConstructor(owner, found)
+        found = self._type(nothing, self.list(list(map(_class, parameters))))
+        return self._public.findConstructor(jpype.JClass(owner), found)
 
-    def _method(self, owner: Any, method: str, returned: Any, *parameters: Any) -> Any:
-        owner = jpype.JClass(owner) if isinstance(owner, str) else owner
-        result = jpype.JClass(returned).class_ if isinstance(returned, str) else returned
-        found = self._type(result, self.list(list(parameters)))
-        return self._handles.publicLookup().findVirtual(owner, method, found)
-
-    def _static(self, owner: Any, method: str, returned: Any, *parameters: Any) -> Any:
-        found = self._type(returned, self.list(list(parameters)))
-        return self._handles.publicLookup().findStatic(owner, method, found)
+    def _method(self, owner: str, name: str, *types: Any, static: bool = False) -> Any:
+        """Return the handle of a method, given the types of its result and parameters."""
+        returned, *parameters = map(_class, types)
+        find = self._public.findStatic if static else self._public.findVirtual
+        return find(jpype.JClass(owner), name, self._type(returned, self.list(parameters)))
 
     def _called(self, handle: Any) -> Any:
         """Return a handle as a Java ``Function``."""
-        anything = jpype.JClass(_ANYTHING).class_
+        anything = _class(_ANYTHING)
         typed = handle.asType(self._type(anything, anything))
         return self._proxies.asInterfaceInstance(self._kind.class_, typed)
+
+
+def _class(name: Any) -> Any:
+    """Return the Java object of a class, or of the class with a name."""
+    return (jpype.JClass(name) if isinstance(name, str) else name).class_
 
 
 def _columns(text: Any) -> tuple[list[str], list[float]]:
