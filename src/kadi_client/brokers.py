@@ -224,10 +224,8 @@ class Brokers(Invoker):
         )
 
     async def _attach(self, subscription: Subscription) -> None:
-        connections = [member.connection for member in self._members]
-        attached = (each.attach(subscription, wait=False) for each in connections)
-        outcomes = await asyncio.gather(*attached, return_exceptions=True)
-        for outcome in outcomes:
+        attached = (each.connection.attach(subscription, wait=False) for each in self._members)
+        for outcome in await asyncio.gather(*attached, return_exceptions=True):
             if isinstance(outcome, BaseException):
                 await self._detach(subscription)
                 raise outcome

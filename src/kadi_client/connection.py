@@ -184,28 +184,23 @@ class Connection(Reconnecting, Invoker):
                 context=current() if self._propagate else None,
             )
 
-        with span(tool, SpanKind.CLIENT, RPC):
-            answer = await self._ask_provider(tool, timeout, send)
-        self._answered.add(tool)
-        return answer
-
-    async def _ask_provider(
-        self, tool: str, timeout: float, send: Callable[[Session, float], int]
-    ) -> Raw:
-        """Ask until there is a provider, within ``provider_patience``; nothing ran before."""
         clock = asyncio.get_running_loop().time
         deadline = clock() + timeout
         patience = self._provider_patience.get(tool, 0.0) if tool in self._answered else 0.0
         give_up = clock() + min(timeout, patience)
         remaining = timeout
-        while True:
-            try:
-                return await self._ask(tool, remaining, send)
-            except errors.NoProvider:
-                if clock() + _PROVIDER_PAUSE >= give_up:
-                    raise
-                await asyncio.sleep(_PROVIDER_PAUSE)
-                remaining = max(0.001, deadline - clock())
+        with span(tool, SpanKind.CLIENT, RPC):
+            while True:
+                try:
+                    answer = await self._ask(tool, remaining, send)
+                except errors.NoProvider:  # nothing ran
+                    if clock() + _PROVIDER_PAUSE >= give_up:
+                        raise
+                    await asyncio.sleep(_PROVIDER_PAUSE)
+                    remaining = max(0.001, deadline - clock())
+                else:
+                    self._answered.add(tool)
+                    return answer
 
     async def providers(self, tool: str, *, timeout: float = BROKER_TIMEOUT) -> frozenset[str]:
         """Return the ids of the agents that offer a tool; empty if the broker lists none.
@@ -258,7 +253,7 @@ class Connection(Reconnecting, Invoker):
         clock = asyncio.get_running_loop().time
         deadline = clock() + timeout
         try:
-            session = await self._next_session(deadline)
+            session = self._session or await self._next_session(deadline)
             key = send(session, max(0.001, deadline - clock()))
             return await session.answer_to(key, deadline)
         except TimeoutError as exc:

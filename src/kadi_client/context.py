@@ -71,9 +71,9 @@ def incident() -> str:
     return name if call is None else f"{name} of call {call}"
 
 
-def usable_id(value: Any) -> str | None:
+def usable_id(value: Any, form: re.Pattern[str] = _ID) -> str | None:
     """Return a received call id; ``None`` if it is not 1 to 64 letters, digits or ``._:-``."""
-    return value if isinstance(value, str) and _ID.fullmatch(value) else None
+    return value if isinstance(value, str) and form.fullmatch(value) else None
 
 
 @contextmanager
@@ -90,12 +90,8 @@ def handling(
     id_ = usable_id(members.get(CALL_ID))
     if id_ is None and len(otherwise) >= _UNIQUE_CHARS:
         id_ = usable_id(otherwise)
-    parent = members.get(TRACEPARENT)
-    if not isinstance(parent, str) or not _TRACEPARENT.fullmatch(parent):
-        parent = None
-    state = members.get(TRACESTATE) if parent else None
-    if not isinstance(state, str) or not _TRACESTATE.fullmatch(state):
-        state = None
+    parent = usable_id(members.get(TRACEPARENT), _TRACEPARENT)
+    state = usable_id(members.get(TRACESTATE), _TRACESTATE) if parent else None
     context = Context(id_ or secrets.token_hex(_ID_BYTES), parent, state, caller)
     token = _current.set(context)
     try:

@@ -62,7 +62,7 @@ class Frame(msgspec.Struct, omit_defaults=True):
 
 def present(raw: Raw) -> bool:
     """Return True if a member was sent and is not ``null``."""
-    return bytes(memoryview(raw)[:5]) not in (b"", b"null")
+    return len(raw) > 0 and raw != NULL
 
 
 _frames = msgspec.json.Decoder(Frame)

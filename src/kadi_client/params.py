@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import msgspec
@@ -85,8 +84,7 @@ T = TypeVar("T")
 _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class Invocation:
+class Invocation(msgspec.Struct, frozen=True):
     """A call to a tool served here. ``input`` is raw JSON, ``timeout`` is in seconds."""
 
     id: Raw
@@ -95,7 +93,7 @@ class Invocation:
     input: Raw
     timeout: float | None
     origin: Origin = UNKNOWN
-    context: Mapping[str, Any] = field(default_factory=dict)
+    context: Mapping[str, Any] = {}
     """Call id and trace of the call, see :mod:`kadi_client.context`."""
 
 

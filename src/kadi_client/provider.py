@@ -23,7 +23,7 @@ from kadi_client.errors import (
 )
 from kadi_client.params import Invocation
 from kadi_client.slots import FairSlots, Full
-from kadi_client.tools import Origin, Tool, without_routing
+from kadi_client.tools import Tool, without_routing
 
 logger = logging.getLogger(__name__)
 
@@ -116,20 +116,13 @@ class _Call:
 
     def __init__(self, invocation: Invocation, caller: Caller, session: Hashable) -> None:
         self.invocation = invocation
+        self.request_id, self.origin = invocation.request_id, invocation.origin
         self.session = session
         self.abandoned = False
         self.deadline: float | None = None
         if invocation.timeout is not None:
             self.deadline = asyncio.get_running_loop().time() + invocation.timeout
         self.caller = caller
-
-    @property
-    def request_id(self) -> str:
-        return self.invocation.request_id
-
-    @property
-    def origin(self) -> Origin:
-        return self.invocation.origin
 
     @property
     def remaining(self) -> float | None:

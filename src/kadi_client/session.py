@@ -102,9 +102,11 @@ class OpenCalls:
 
     def end(self, key: int) -> str | None:
         """End a call and return its request id; ``None`` if the call is unknown."""
+        if key not in self._request_of:
+            return None
         self._settle(key)
         self._forget(key)
-        return self._request_of.pop(key, None)
+        return self._request_of.pop(key)
 
     def _forget(self, key: int) -> None:
         """Forget the request id of a call, unless another call has been acknowledged under it."""
@@ -416,6 +418,8 @@ class Session(Caller):
 
     async def drain(self) -> None:
         """Send what is queued; wait while the broker is slow to read."""
+        if not self._outgoing:
+            return
         with contextlib.suppress(ConnectionClosed):
             await self.socket.send_all(self._next_to_send)
 
@@ -452,7 +456,7 @@ class Session(Caller):
             logger.warning("frame of %d bytes refused: %s", len(text), exc)
             self.fail(None, str(exc), code=exc.code)
             return None
-        if frame.is_response:
+        if frame.method is None:
             self._on_response(frame)
             return None
         try:

@@ -153,9 +153,8 @@ class Subscription:
         try:
             self._believed = await self._publishers()
         except KadiError as exc:
-            logger.warning(
-                "an event of agent %s is dropped, its tools are unknown: %s", source, exc
-            )
+            text = "an event of agent %s is dropped, its tools are unknown: %s"
+            logger.warning(text, source, exc)
             return False
         if source in self._believed:
             return True

@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any, Protocol, TypeVar
 
+import msgspec
 from pydantic import BaseModel, ValidationError
 from pydantic.json_schema import JsonSchemaMode
 
@@ -46,8 +47,7 @@ _LONGEST_NAME = 100
 """Maximum length of a field name for which a similar one is suggested."""
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(msgspec.Struct, frozen=True):
     """The origin of a call, as far as the broker names it."""
 
     protocol: str = "kadi"

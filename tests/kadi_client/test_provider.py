@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from kadi_client import provider
 from kadi_client.context import call_id, current
@@ -371,7 +372,7 @@ async def test_an_mcp_caller_gets_a_call_result(result: Any, text: str, failed: 
         return result
 
     caller = Caller()
-    Provider([tool("t", answer)]).accept(replace(invocation("t", {}), origin=MCP), caller)
+    Provider([tool("t", answer)]).accept(structs.replace(invocation("t", {}), origin=MCP), caller)
     _, shaped = await caller.outcome()
     assert shaped == {"content": [{"type": "text", "text": text}], "isError": failed}
 
@@ -390,7 +391,7 @@ async def test_a_call_result_goes_to_an_mcp_caller_as_it_is(result: Any) -> None
         return result
 
     caller = Caller()
-    Provider([tool("t", answer)]).accept(replace(invocation("t", {}), origin=MCP), caller)
+    Provider([tool("t", answer)]).accept(structs.replace(invocation("t", {}), origin=MCP), caller)
     assert (await caller.outcome())[1] == result
 
 
@@ -402,7 +403,7 @@ async def test_other_content_is_wrapped_for_an_mcp_caller(content: Any) -> None:
         return {"content": content}
 
     caller = Caller()
-    Provider([tool("t", answer)]).accept(replace(invocation("t", {}), origin=MCP), caller)
+    Provider([tool("t", answer)]).accept(structs.replace(invocation("t", {}), origin=MCP), caller)
     (block,) = (await caller.outcome())[1]["content"]
     assert block["text"] == encode({"content": content}).decode()
 
@@ -416,7 +417,7 @@ async def test_a_tool_with_an_output_schema_answers_structured_content(
 
     caller = Caller()
     offered = Tool("t", "", {}, answer, {"type": "object"})
-    Provider([offered]).accept(replace(invocation("t", {}), origin=MCP), caller)
+    Provider([offered]).accept(structs.replace(invocation("t", {}), origin=MCP), caller)
     assert (await caller.outcome())[1].get("structuredContent") == structured
 
 
@@ -425,7 +426,7 @@ async def test_a_tool_with_an_output_schema_answers_structured_content(
 )
 async def test_an_mcp_caller_gets_a_failure_as_a_call_result(handler: Any, text: str) -> None:
     caller = Caller()
-    Provider([tool("t", handler)]).accept(replace(invocation("t", {}), origin=MCP), caller)
+    Provider([tool("t", handler)]).accept(structs.replace(invocation("t", {}), origin=MCP), caller)
     _, shaped = await caller.outcome()
     assert shaped["isError"] is True
     assert text in shaped["content"][0]["text"]
@@ -436,7 +437,7 @@ async def test_a_failure_too_large_for_a_call_result_is_an_error() -> None:
         raise ValueError("x" * 5000)
 
     caller = Caller()
-    Provider([tool("t", fail)]).accept(replace(invocation("t", {}), origin=MCP), caller)
+    Provider([tool("t", fail)]).accept(structs.replace(invocation("t", {}), origin=MCP), caller)
     assert (await caller.outcome())[1] == -32000
 
 

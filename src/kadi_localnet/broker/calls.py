@@ -92,16 +92,16 @@ class Calls:
         if len(direct) > self.limits.name_length:
             raise invalid("id", f"has more than {self.limits.name_length} characters")
         timeout = self._timeout(params.timeout)
-        tool_input, hints = take_hints(params.input)
+        tool, (tool_input, hints) = params.tool, take_hints(params.input)
         agents = _named(params, hints)
-        candidates = self._candidates(caller, params.tool, agents)
+        candidates = self._candidates(caller, tool, agents)
         serial = next(self._serial)
         id_ = f"{self.prefix}-{serial}"
         request_id = self.request_id(caller, params, otherwise=id_)
         context = call_context(params.meta, hints)
         meta = {"callerProtocol": "kadi", "kadi_caller": caller.credentials, **context}
         message = {
-            "toolName": params.tool,
+            "toolName": tool,
             "toolInput": tool_input,
             "requestId": id_,
             "timeout": max(1, int(timeout * _MILLISECONDS)),
@@ -111,11 +111,11 @@ class Calls:
             params = {**message, "_meta": {**meta, "network": network}}
             return request_frame(id_, "kadi.ability.request", params)
 
-        provider, frame = self._choose(params.tool, caller, candidates, frame_for)
+        provider, frame = self._choose(tool, caller, candidates, frame_for)
         call = Call(
             id=id_,
             request_id=request_id,
-            tool=params.tool,
+            tool=tool,
             follows=usable_id(text_of(context.get("callId", messages.ABSENT))) or id_,
             caller=caller,
             agents=agents,
@@ -124,9 +124,10 @@ class Calls:
             started=caller.last_seen,
             timeout=timeout,
             direct=direct.copy(),  # a slice would keep the whole frame in memory
+            size=_CALL_BYTES + text_bytes(str(request_id)) + len(direct),
         )
         caller.calling[request_id] = provider.serving[id_] = call
-        caller.keep("calls", caller.kept("calls") + _size(call))
+        caller.keep("calls", caller.kept("calls") + call.size)
         provider.last_routed = serial
         self._counts(call).started += 1
         self._number += 1
@@ -162,7 +163,9 @@ class Calls:
             self._counts(call).completed += 1
             self._reply(call, frame.result if messages.present(frame.result) else messages.NULL)
         took = (now - call.started) * 1e3
-        log.debug("call %s of %s took %.1f ms", call.id, call.tool, took, extra=_following(call))
+        log.debug(
+            "call %s of %s took %.1f ms", call.id, call.tool, took, extra={LOG_FIELD: call.follows}
+        )
 
     def cancel(self, caller: Session, params: Cancel) -> dict[str, Any]:
         """Cancel a call of ``caller`` and notify its provider; no answer follows."""
@@ -258,7 +261,7 @@ class Calls:
         self._counts(call).timed_out += 1
         call.fail(f"no answer from {call.tool!r} within {call.timeout:g} s")
         text = "call %s of %s timed out after %g s"
-        log.info(text, call.id, call.tool, call.timeout, extra=_following(call))
+        log.info(text, call.id, call.tool, call.timeout, extra={LOG_FIELD: call.follows})
 
     def __len__(self) -> int:
         return self._number
@@ -267,7 +270,7 @@ class Calls:
         name = call.tool
         if name not in self.by_tool and len(self.by_tool) >= _TOOLS:
             name = OTHER_TOOLS
-        return self.by_tool.setdefault(name, CallCounts())
+        return self.by_tool.get(name) or self.by_tool.setdefault(name, CallCounts())
 
     def _timeout(self, milliseconds: float | None) -> float:
         if milliseconds is None:
@@ -329,7 +332,7 @@ class Calls:
         del call.provider.serving[call.id]
         self.deadlines.discard((self._time_out, call))
         self._number -= 1
-        call.caller.keep("calls", call.caller.kept("calls") - _size(call))
+        call.caller.keep("calls", call.caller.kept("calls") - call.size)
 
     def _abandon(self, call: Call, **why: str) -> None:
         """Forget a call and cancel it at its provider."""
@@ -367,24 +370,14 @@ def _no_provider(caller: Session, tool: str, agents: tuple[str, ...]) -> Refused
     )
 
 
-def _following(call: Call) -> dict[str, str]:
-    """Return the ``extra`` fields of a log record about a call."""
-    return {LOG_FIELD: call.follows}
-
-
 def text_of(raw: messages.Raw) -> str:
     """Return the string in a raw member; empty if it is not a string."""
-    if bytes(memoryview(raw)[:1]) != b'"':
+    if memoryview(raw)[:1].tobytes() != b'"':
         return ""
     try:
         return str(messages.decode(raw))
     except ProtocolError:
         return ""
-
-
-def _size(call: Call) -> int:
-    """Return the bytes that a call in flight takes at most."""
-    return _CALL_BYTES + text_bytes(str(call.request_id)) + len(call.direct)
 
 
 def _error_message(error: messages.Raw, most: int) -> str:

@@ -181,7 +181,7 @@ class Cluster:
     @property
     def queued(self) -> int:
         """Number of messages that were ever queued for the brokers that are known."""
-        return sum(outbox.queued for outbox in self.outboxes)
+        return sum(each.outbox.queued for each in self._brokers.values())
 
     # --- joining and leaving -------------------------------------------------------------------
 
@@ -387,12 +387,8 @@ class Cluster:
         broker.left = {each.id: each for each in broker.left.values() if each.serving}
         return session
 
-    def _relay(
-        self,
-        broker: _Broker,
-        message: wire.Start | wire.Return | wire.PeerCancel | wire.Answer,
-        now: float,
-    ) -> None:
+    def _relay(self, broker: _Broker, message: wire.Body, now: float) -> None:
+        """Process a message about a call."""
         match message:
             case wire.Start():
                 self._start(broker, message)
@@ -448,12 +444,8 @@ class Cluster:
             self.registry.register(session, params)
             self.calls.resume(session)
         except ProtocolError as exc:
-            log.warning(
-                "tools of agent %s at broker %s are not listed here: %s",
-                offer.agent_id,
-                broker.id,
-                exc,
-            )
+            text = "tools of agent %s at broker %s are not listed here: %s"
+            log.warning(text, offer.agent_id, broker.id, exc)
 
     def _applied(self, number: int, id_: str) -> None:
         registration = self._registrations.get(number)

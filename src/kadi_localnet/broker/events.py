@@ -146,9 +146,8 @@ class Events:
         check_name(member, name, self._limits)
         words, most = name.count(".") + 1, self._limits.channel_words
         if words > most:
-            raise invalid(
-                member, f"has {words} words between dots, more than the {most} allowed: join some"
-            )
+            problem = f"has {words} words between dots, more than the {most} allowed: join some"
+            raise invalid(member, problem)
 
     def _too_many(self) -> Refused:
         return Refused(

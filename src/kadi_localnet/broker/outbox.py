@@ -47,12 +47,13 @@ class Outbox:
     event_bytes: int = 0
     """Total size of the queued events."""
     dropped: int = 0
+    queued: int = 0
+    """Number of frames that were ever queued."""
     _replies: deque[tuple[int, bytes, Hashable]] = field(default_factory=deque)
     _owned: dict[Hashable, tuple[int, int]] = field(default_factory=dict)
     """Number and size of the replies of each owner that are queued."""
     _events: deque[tuple[int, bytes]] = field(default_factory=deque)
     _reply_bytes: int = 0
-    _serial: int = 0
 
     def has_room(self, size: int, owner: Hashable = None) -> bool:
         """Return True if a frame of ``size`` bytes fits, if necessary by dropping all events."""
@@ -77,18 +78,13 @@ class Outbox:
 
     def put_always(self, frame: bytes, owner: Hashable = None) -> None:
         """Queue a reply, whether there is room or not."""
-        self._serial += 1
-        self._replies.append((self._serial, frame, owner))
+        self.queued += 1
+        self._replies.append((self.queued, frame, owner))
         if owner is not None:
             frames, owned = self._owned.get(owner, (0, 0))
             self._owned[owner] = frames + 1, owned + len(frame)
         self._reply_bytes += len(frame)
         self.memory.used += len(frame)
-
-    @property
-    def queued(self) -> int:
-        """Number of frames that were ever queued."""
-        return self._serial
 
     @property
     def crowded(self) -> bool:
@@ -101,8 +97,8 @@ class Outbox:
             self._count_drop()
             return
         self._make_room(len(frame))
-        self._serial += 1
-        self._events.append((self._serial, frame))
+        self.queued += 1
+        self._events.append((self.queued, frame))
         self.event_bytes += len(frame)
         self.memory.used += len(frame)
 

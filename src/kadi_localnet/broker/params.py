@@ -120,7 +120,7 @@ class AbilityRequest(msgspec.Struct, rename="camel"):
         raw = self.tool_input if present(self.tool_input) else self.arguments
         if not present(raw):
             return _EMPTY_OBJECT
-        if bytes(memoryview(raw)[:1]) != b"{":
+        if memoryview(raw)[:1].tobytes() != b"{":
             raise invalid("toolInput", "must be an object")
         return raw
 
@@ -243,7 +243,7 @@ def call_context(meta: Raw, hints: Hints) -> dict[str, Raw]:
 
 def _object(kind: type[T], raw: Raw) -> T:
     """Decode a member that is an object; anything else counts as an empty object."""
-    if bytes(memoryview(raw)[:1]) != b"{":
+    if memoryview(raw)[:1].tobytes() != b"{":
         return kind()
     return read(raw, kind)
 

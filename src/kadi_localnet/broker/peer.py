@@ -15,16 +15,12 @@ from websockets.exceptions import ConnectionClosed
 from kadi_client.sockets import WRITE_BUFFER, MessageSocket
 from kadi_localnet.broker.session import Session
 
-_SLICE = 2 * 1024
-"""Bytes that are processed in one piece: at most 340 frames."""
+_MUCH = 2 * 1024
+"""Bytes from which a connection waits for those that wait already."""
 _TURN_SECONDS = 0.005
 """Time after which the connections with data to process leave the loop to others, in seconds."""
 _ONE_SECONDS = 0.001
 """Time after which a connection leaves it to the next one, in seconds."""
-
-
-def _nothing() -> None:
-    pass
 
 
 class Turns:
@@ -73,15 +69,14 @@ class Peer(MessageSocket, ServerConnection):
     def __init__(self, *args: Any, turns: Turns, **options: Any) -> None:
         super().__init__(*args, **options)
         self._turns = turns
-        self.arrived: Callable[[], None] = _nothing
-        self.ended: Callable[[], Any] = _nothing
+        self.arrived: Callable[[], None] = lambda: None
+        self.ended: Callable[[], Any] = lambda: None
         self.held = False
         """While true, no further data is processed; then call :meth:`go_on`."""
         self.waiting: list[bytes] = []
         """Messages that wait until the other brokers have taken theirs."""
         self.cut: asyncio.TimerHandle | None = None
         self._awake = asyncio.Event()
-        self._unread = bytearray()
         self._waits = False
 
     def flush(self) -> None:
@@ -108,36 +103,22 @@ class Peer(MessageSocket, ServerConnection):
 
     def measure(self) -> None:
         """Note what is buffered in both directions."""
-        buffered = self.begun + len(self._unread) + self.transport.get_write_buffer_size()
-        self.session.buffer(buffered + sum(map(len, self.waiting)))
+        size = len(self.protocol.reader.buffer) + len(self._begun) + len(self._unread)
+        size += self.transport.get_write_buffer_size()
+        self.session.buffer(size + sum(map(len, self.waiting)) if self.waiting else size)
 
     def overflows(self, most: int) -> bool:
         """Return whether more than ``most`` bytes, and what is sent at once, wait to be read."""
         return self.transport.get_write_buffer_size() > most + WRITE_BUFFER
 
-    def pause(self) -> None:
-        """Read no more, unless a message has begun that takes more than one reading."""
-        if self.begun <= WRITE_BUFFER:
-            self.transport.pause_reading()
-
     @property
     def begun(self) -> int:
         """Number of bytes of a message that has arrived in part."""
-        return len(self.protocol.reader.buffer) + len(self._begun)
-
-    def data_received(self, data: bytes) -> None:
-        """Process data, and report it."""
-        self._unread += data
-        self.go_on()
-
-    def eof_received(self) -> None:
-        """Process the end of the data."""
-        self._unread.clear()
-        super().eof_received()
+        read = len(self.protocol.reader.buffer) + len(self._begun)
+        return read if self._more else read + len(self._unread)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Process the end of the connection, and report it."""
-        self._unread.clear()
         super().connection_lost(exc)
         self.ended()
 
@@ -148,7 +129,7 @@ class Peer(MessageSocket, ServerConnection):
         """
         if self._waits:
             return
-        if self._turns and len(self._unread) > _SLICE:
+        if len(self._unread) > _MUCH and self._turns:
             self._leave()
         else:
             self.take_turn()
@@ -156,20 +137,18 @@ class Peer(MessageSocket, ServerConnection):
     def take_turn(self) -> None:
         """Deliver messages for the time of one connection."""
         until = time.monotonic() + _ONE_SECONDS
-        while self._unread and not self.held and time.monotonic() <= until:
-            piece = bytes(self._unread[:_SLICE])
-            del self._unread[:_SLICE]
-            super().data_received(piece)
+        while self._more and not self.held and time.monotonic() <= until:
+            self.take_frame()
         self._leave()
 
     def _leave(self) -> None:
         """Wait for another turn if there is more to deliver, and else for data."""
         if not self.transport.is_closing():
-            if self._unread:
+            if self._more:
                 self.transport.pause_reading()
             else:
                 self.transport.resume_reading()
-        self._waits = bool(self._unread) and not self.held
+        self._waits = self._more and not self.held
         if self._waits:
             self._turns.add(self)
         self.arrived()

@@ -176,9 +176,8 @@ class Registry:
             Refused: if one is invalid, or the agent may not offer it.
         """
         if len(tools) > self._limits.tools:
-            raise invalid(
-                "tools", f"holds {len(tools)}, more than the {self._limits.tools} allowed"
-            )
+            problem = f"holds {len(tools)}, more than the {self._limits.tools} allowed"
+            raise invalid("tools", problem)
         named: dict[str, ToolEntry] = {}
         for position, tool in enumerate(tools):
             member = f"tools.{position}.name"
@@ -187,8 +186,7 @@ class Registry:
                 raise invalid(member, "must be printable ASCII, so that no name looks like another")
             if tool.name.lower().strip().startswith(RESERVED_PREFIX):
                 raise invalid(member, f"must not begin with {RESERVED_PREFIX!r}, which is reserved")
-            reserved = self._access.reserved(tool.name, agent_id)
-            if reserved is not None:
+            if self._access.reserved(tool.name, agent_id) is not None:
                 raise invalid(
                     member,
                     f"{tool.name!r} may only be offered by listed agents, and agent"
@@ -204,10 +202,8 @@ class Registry:
                     kind = "a string" if first == b'"' else "a list"
                     raise invalid(f"tools.{position}.{of_tool}", f"must be {kind}")
             if len(tool.networks or ()) > self._limits.networks:
-                raise invalid(
-                    f"tools.{position}.networks",
-                    f"holds more than the {self._limits.networks} networks allowed",
-                )
+                problem = f"holds more than the {self._limits.networks} networks allowed"
+                raise invalid(f"tools.{position}.networks", problem)
             named[tool.name] = tool
         return named
 

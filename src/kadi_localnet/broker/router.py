@@ -80,6 +80,8 @@ class Router:
         self.memory = Memory()
         self._changes = Changes()
         self._deadlines: Actions = Deadlines()
+        self.next_tick = self._deadlines.next
+        """Returns the time at which to call :meth:`tick` next; ``None`` if it need not be."""
         self._registry = Registry(limits, self._access)
         self._events = Events(limits, self._sessions)
         self._calls = Calls(
@@ -135,10 +137,8 @@ class Router:
         session.last_seen = now
         most = self.limits.unauthenticated_size
         if session.agent_id is None and len(data) > most:
-            session.close(
-                CloseCode.POLICY_VIOLATION,
-                f"a message before authentication has at most {most} characters",
-            )
+            reason = f"a message before authentication has at most {most} characters"
+            session.close(CloseCode.POLICY_VIOLATION, reason)
         if session.closing is None:
             try:
                 frame = self._decoded(data)
@@ -164,19 +164,13 @@ class Router:
             act(subject, now)
         return self.settle()
 
-    def next_tick(self) -> float | None:
-        """Return the time at which to call :meth:`tick` next; ``None`` if it need not be."""
-        return self._deadlines.next()
-
     def stats(self) -> dict[str, int]:
         """Return counters since the start and current numbers; sizes in bytes."""
         counts = [asdict(each) for each in self._calls.by_tool.values()]
         return {
             "brokers": 1 + len(self.cluster),
             "sessions": len(self._sessions),
-            "authenticated": sum(
-                session.agent_id is not None for session in self._sessions.values()
-            ),
+            "authenticated": sum(each.agent_id is not None for each in self._sessions.values()),
             "tools": self._registry.tool_count,
             "subscriptions": sum(len(session.subscriptions) for session in self._sessions.values()),
             "outstanding_calls": len(self._calls),
@@ -272,10 +266,8 @@ class Router:
             raise Refused(text, close=CloseCode.POLICY_VIOLATION) from exc
         credentials = {"sessionId": session.id, "publicKey": params.public_key}
         session.credentials = Raw(encode(credentials))
-        session.networks, _ = self._access.admitted(
-            session.asked_networks, session.agent_id, self.limits
-        )
-        session.asked_networks = ()
+        asked, session.asked_networks = session.asked_networks, ()
+        session.networks, _ = self._access.admitted(asked, session.agent_id, self.limits)
         session.listed = self._access.names(session.agent_id)
         self._deadlines.set((self._check_alive, session), self._alive_until(session))
         log.info("session %s authenticated as agent %s", session.id, session.agent_id)
@@ -324,10 +316,9 @@ class Router:
             return
         self._counts["silent"] += 1
         session.outbox.clear()
-        session.close(
-            CloseCode.POLICY_VIOLATION,
-            "not authenticated in time" if session.agent_id is None else "silent for too long",
-        )
+        known = session.agent_id is not None
+        reason = "silent for too long" if known else "not authenticated in time"
+        session.close(CloseCode.POLICY_VIOLATION, reason)
 
     def _alive_until(self, session: Session) -> float:
         if session.agent_id is None:
@@ -342,7 +333,8 @@ class Router:
     def settle(self) -> AbstractSet[Session]:
         """Clean up closing sessions, which may close others in turn; return the ready ones."""
         ended = self._changes.ended
-        self._drop_events()
+        if self.memory.used > self.limits.memory_bytes // 2:
+            self._drop_events()
         if self.memory.used > self.limits.memory_bytes:
             self._close_fullest()
         while ended:
@@ -366,8 +358,6 @@ class Router:
     def _drop_events(self) -> None:
         """Drop events while more than half of the memory is used, those of slow readers first."""
         most = self.limits.memory_bytes // 2
-        if self.memory.used <= most:
-            return
         unread = {each.outbox: each.buffered for each in self._sessions.values()}
         unread |= dict.fromkeys(self.cluster.outboxes, 0)
         waiting = [outbox for outbox in unread if outbox.event_bytes]
@@ -385,13 +375,8 @@ class Router:
         )
         if session is None:
             return
-        log.warning(
-            "%d bytes are held for sessions: session %s of agent %s is closed, with %d of them",
-            self.memory.used,
-            session.id,
-            session.agent_id,
-            session.held,
-        )
+        text = "%d bytes are held for sessions: session %s of agent %s is closed, with %d of them"
+        log.warning(text, self.memory.used, session.id, session.agent_id, session.held)
         session.release()
         session.close(
             CloseCode.TRY_AGAIN_LATER, "memory is full, and most of it is held for this session"

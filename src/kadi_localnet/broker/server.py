@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from http import HTTPStatus
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -218,12 +219,12 @@ class Broker:
         peer.session = session = self._router.connect(self._loop.time())
         self._peers[session] = peer
         self._sockets[peer] = session
-        peer.arrived = lambda: self._watch(peer)
+        peer.arrived = partial(self._watch, peer)
         log.info("session %s connected", session.id)
         self._arm()
         writer = asyncio.create_task(peer.write(), name=f"broker-write-{session.id}")
         try:
-            await peer.deliver(lambda message: self._take(peer, message))
+            await peer.deliver(partial(self._take, peer))
         except ConnectionClosed as exc:
             log.info("session %s disconnected: %s", session.id, exc)
         finally:
@@ -268,16 +269,12 @@ class Broker:
                 self._take(peer, message)
             peer.go_on()
 
-    def _hold(self, peer: Peer) -> None:
-        """Read a connection no further until the other brokers have taken their messages."""
-        peer.held = self._holds = True
-
     def _take(self, peer: Peer, message: bytes) -> None:
         """Process a message; a large one waits while other brokers are behind with theirs."""
         large = len(message) > WRITE_BUFFER
         if peer.waiting or (large and self._router.cluster.behind):
             peer.waiting.append(message)
-            self._hold(peer)
+            peer.held = self._holds = True
         if large:
             peer.measure()  # it is no longer in the buffer of the connection
         if not peer.waiting:
@@ -285,41 +282,38 @@ class Broker:
 
     def _process(self, peer: Peer, message: bytes) -> None:
         session, cluster = peer.session, self._router.cluster
-        queued = cluster.queued
+        queued = cluster.queued if cluster else 0
         ready = self._router.receive(session, message, self._loop.time())
-        if cluster.queued > queued and cluster.behind:
-            self._hold(peer)
+        if cluster and cluster.queued > queued and cluster.behind:
+            peer.held = self._holds = True
         if session.agent_id is not None:
             peer.protocol.max_message_size = self._limits.max_message_bytes
         self._apply(ready)
 
     def _apply(self, ready: Iterable[Session]) -> None:
-        """Send the output of these sessions; abort closing ones that do not close in time."""
-        late = self._send_some(ready)
-        if late and not self._unsent:
-            self._loop.call_soon(self._send_late)
-        self._unsent.update(dict.fromkeys(late))
+        """Send the output of these sessions; abort closing ones that do not close in time.
+
+        Those that are left after a turn of the loop follow in others.
+        """
+        rest, sent = iter(ready), 0
+        for session in rest:
+            size = session.outbox.size
+            if (peer := self._peers.get(session)) is not None:
+                self._send(peer)
+            sent += size - session.outbox.size + _SENDING_BYTES
+            if sent >= _TURN_BYTES:
+                break
+        if late := dict.fromkeys(rest):
+            if not self._unsent:
+                self._loop.call_soon(self._send_late)
+            self._unsent.update(late)
         self._outgoing.set()
         self._arm()
 
     def _send_late(self) -> None:
         """Send the output of the sessions that others were before."""
-        late = list(self._unsent)
-        self._unsent = dict.fromkeys(self._send_some(late))
-        if self._unsent:
-            self._loop.call_soon(self._send_late)
-
-    def _send_some(self, ready: Iterable[Session]) -> list[Session]:
-        """Send the output of sessions for a turn of the loop; return those that are left."""
-        rest, sent = iter(ready), 0
-        for session in rest:
-            size = session.outbox.size
-            if session in self._peers:
-                self._send(self._peers[session])
-            sent += size - session.outbox.size + _SENDING_BYTES
-            if sent >= _TURN_BYTES:
-                break
-        return list(rest)
+        late, self._unsent = self._unsent, {}
+        self._apply(late)
 
     def _send(self, peer: Peer) -> None:
         """Send the output of a session; if it ends, abort it unless it closes in time."""
@@ -348,11 +342,14 @@ class Broker:
             self._guard(self._loop.time() + self._limits.patience)
 
     def _hold_up(self, peer: Peer) -> None:
-        """Let a session begin a message only if it may while memory is short."""
+        """Let a session begin a message only if it may while memory is short.
+
+        One that has begun and takes more than one reading is read in any case.
+        """
         if self._router.may_begin(peer.session):
             peer.transport.resume_reading()
-        else:
-            peer.pause()
+        elif peer.begun <= WRITE_BUFFER:
+            peer.transport.pause_reading()
 
     def _guard(self, until: float) -> None:
         """Hold up large sessions while memory is short, and at ``until`` close one."""

@@ -312,6 +312,8 @@ class Call:
     timeout: float
     direct: Raw
     """JSON-RPC id of the request if the caller wants a direct reply; else absent."""
+    size: int
+    """Bytes that it takes at most."""
 
     def completed(self, result: Raw) -> bytes:
         """Encode the frame that sends the result to the caller."""
