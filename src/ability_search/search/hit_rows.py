@@ -135,7 +135,7 @@ def result_of(answer: Answer) -> QueryResult:
     if first is not None and query.several:
         first = first.model_copy(update={"collections": list(degraded)})
     hyde = asked.hypothetical_answer is not None and any(own.mode != "keyword" for own in lists)
-    return QueryResult(
+    return QueryResult.made(
         results=answer.hits,
         count=len(answer.hits),
         query=asked.query,
@@ -146,6 +146,7 @@ def result_of(answer: Answer) -> QueryResult:
         relevance=answer.relevance,
         understood=query.understood,
         degraded=first,
+        budget=None,
         warnings=answer.warnings or None,
         timings=answer.clock.finished(),
         explain=(next(iter(explained.values())) if single else explained) if explained else None,

@@ -114,11 +114,11 @@ class QueryPipeline:
         await self._run(Phase.UNDERSTAND, answer)
         await self.find(answer)
         result = answer.result = result_of(answer)
-        last = self._on(answer.query, Phase.ANSWER)
-        result.timings |= {stage.timed: 0.0 for stage in last if stage.timed}
-        await self._run(Phase.ANSWER, answer)
-        measured = answer.clock.finished()
-        answer.result.timings = {step: measured[step] for step in answer.result.timings}
+        if last := self._on(answer.query, Phase.ANSWER):
+            result.timings |= {stage.timed: 0.0 for stage in last if stage.timed}
+            await self._run(Phase.ANSWER, answer)
+            measured = answer.clock.finished()
+            answer.result.timings = {step: measured[step] for step in answer.result.timings}
         return answer.result
 
     async def find(self, answer: Answer) -> None:

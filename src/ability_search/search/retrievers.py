@@ -20,13 +20,7 @@ from ability_search.search.stage import Ports
 from ability_search.search.wants import COSINE, OWN, Product, SearchRequest, Vectors, Wants
 from ability_search.store.records import Ahead, Row, Search, Searched
 from ability_search.text.analyzer import analyzer_for
-from ability_search.text.bm25 import (
-    QueryTerms,
-    inverse_document_frequency,
-    joined,
-    query_terms,
-    terms_in_fields,
-)
+from ability_search.text.bm25 import QueryTerms, joined, query_terms, rarest_idf, terms_in_fields
 from ability_search.text.term_statistics import TermStatistics
 
 log = logging.getLogger(__name__)
@@ -63,7 +57,7 @@ def requested(candidates: Candidates) -> SearchRequest:
         return request
     analyzer = analyzer_for(candidates.collection.language)
     topic = query_terms(analyzer.query_terms(query.topic), statistics)
-    rarest = float(inverse_document_frequency([1], statistics.chunks)[0])
+    rarest = rarest_idf(statistics.chunks)
     return replace(
         request,
         terms=None if query.asked.mode == "semantic" else _terms(topic, candidates, statistics),

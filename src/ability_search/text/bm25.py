@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -185,6 +186,12 @@ def inverse_document_frequency(frequencies: npt.ArrayLike, chunks: int) -> Float
     return np.asarray(np.log1p((chunks - df + 0.5) / (df + 0.5)))
 
 
+@lru_cache
+def rarest_idf(chunks: int) -> float:
+    """Return the inverse document frequency of a term in one of so many chunks."""
+    return float(inverse_document_frequency([1], chunks)[0])
+
+
 def query_terms(terms: Sequence[str], statistics: TermStatistics) -> QueryTerms:
     """Return the weighted terms of a query in all fields, see :func:`terms_in_fields`.
 
@@ -193,15 +200,11 @@ def query_terms(terms: Sequence[str], statistics: TermStatistics) -> QueryTerms:
         statistics: term statistics of the collection.
     """
     fields = {CONTENT: 1.0, TITLE: 1.0, CONTEXT: CONTEXT_WEIGHT}
-    return terms_in_fields(terms, statistics, fields, unless_empty=CONTEXT)
+    return terms_in_fields(terms, statistics, fields, spare=CONTEXT)
 
 
 def terms_in_fields(
-    terms: Sequence[str],
-    statistics: TermStatistics,
-    fields: Mapping[str, float],
-    *,
-    unless_empty: str | None = None,
+    terms: Sequence[str], statistics: TermStatistics, fields: Mapping[str, float], spare: str = ""
 ) -> QueryTerms:
     """Return the weighted terms of a query in the given fields.
 
@@ -214,7 +217,7 @@ def terms_in_fields(
         terms: the analyzed query in order, repetitions included; no terms give an empty query.
         statistics: term statistics of the collection.
         fields: weights >= 0 by field name; fields of weight 0 are not searched.
-        unless_empty: a field that is not searched if no chunk has any of the terms there.
+        spare: a field that is not searched if no chunk has any of the terms there.
     """
     counts = Counter(terms)
     fields = {name: weight for name, weight in fields.items() if weight > 0}
@@ -233,7 +236,7 @@ def terms_in_fields(
     weights = weights[kept[:QUERY_TERMS_LIMIT]]
     chosen: dict[int, float] = {}
     for field, own, present in zip(names, ids, found, strict=True):
-        if field not in fields or (field == unless_empty and not any(present)):
+        if field not in fields or (field == spare and not any(present)):
             continue
         scaled = (weights * fields[field]).astype(np.float32).tolist()
         for at, weight in zip(kept, scaled, strict=False):

@@ -13,7 +13,7 @@ from ability_search.config.schema import Limits
 from ability_search.errors import InvalidInput, TooLarge
 from ability_search.search.candidates import Answer
 from ability_search.search.hit_rows import build_hits, hit_of, result_of
-from ability_search.search.response import Hit
+from ability_search.search.response import Hit, QueryResult
 from ability_search.search.wants import SearchRequest
 from ability_search.store.records import ChunkText
 from ability_search.text.analyzer import analyzer_for
@@ -183,6 +183,15 @@ def test_a_hit_that_is_not_checked_is_the_same_as_one_that_is() -> None:
         assert repr(hit.model_copy(update={"content": ""})) == repr(
             checked.model_copy(update={"content": ""})
         )
+
+
+def test_a_result_that_is_not_checked_is_the_same_as_one_that_is() -> None:
+    query = query_of("w", explain=True, collection=["docs"])
+    result = result_of(Answer(query, searched={"docs": candidates_of(query, SearchRequest())}))
+    checked = QueryResult.model_validate(dict(result))
+    assert result == checked
+    assert result.model_dump_json(by_alias=True) == checked.model_dump_json(by_alias=True)
+    assert result.model_fields_set == QueryResult.model_fields.keys()
 
 
 def test_null_in_metadata_is_kept() -> None:
