@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import secrets
 from dataclasses import dataclass, field, fields
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Final, Literal, NamedTuple
 from unicodedata import category, normalize
@@ -216,6 +217,7 @@ def proposed_name(text: str) -> str:
     return usable[begin : begin + LONGEST_NAME]
 
 
+@lru_cache
 def checked_name(name: str) -> str:
     """Return ``name`` if it is a valid collection name.
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, nullcontext
 from contextvars import copy_context
 from typing import Any, TypeVar
 
@@ -47,15 +47,13 @@ class ComputeTurns:
             loop = asyncio.get_running_loop()
             return await loop.run_in_executor(self._thread, copy_context().run, compute)
 
-    @asynccontextmanager
-    async def call(self, *, work: int) -> AsyncIterator[None]:
+    def call(self, *, work: int) -> AbstractAsyncContextManager[None]:
         """Run a call in the block; one of much work waits for its turn among those.
 
         So the candidates of a few large calls are in memory at a time, and their statements in the
         database, however many are made; one agent has one of them.
         """
-        async with self._large.slot(caller()) if work > _LITTLE else nullcontext():
-            yield
+        return self._large.slot(caller()) if work > _LITTLE else nullcontext()
 
 
 def computed(coroutine: Coroutine[Any, Any, T]) -> T:

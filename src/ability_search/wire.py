@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema
 from pydantic.alias_generators import to_camel
@@ -57,3 +57,13 @@ class Result(BaseModel):
     """Base class of results: camelCase names."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
+
+    @classmethod
+    def made(cls, **values: Any) -> Self:
+        """Return a result of values for all fields, which must be of their types: no checks."""
+        result = cls.__new__(cls)
+        object.__setattr__(result, "__dict__", values)
+        object.__setattr__(result, "__pydantic_fields_set__", set(values))
+        object.__setattr__(result, "__pydantic_extra__", None)
+        object.__setattr__(result, "__pydantic_private__", None)
+        return result

@@ -9,12 +9,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import msgspec
+
 from ability_search.collection import Collection
 from ability_search.config.schema import Ranking
 from ability_search.errors import SearchError
 from ability_search.search.query import Query
 from ability_search.search.response import Degraded, Hit, HitContext, QueryResult
-from ability_search.search.wants import SearchRequest, Vectors, Wants
+from ability_search.search.wants import NOTHING, SearchRequest, Vectors, Wants
 from ability_search.store.records import ChunkText
 from ability_search.text.term_statistics import TermStatistics
 from kadi_client.tracing import span
@@ -36,25 +38,24 @@ class Path:
         return Path(self.start, (*self.steps, step), (*self.weights, weight))
 
 
-@dataclass(slots=True)
-class Candidate:
+class Candidate(msgspec.Struct):
     """A chunk on its way through the stages."""
 
     handle: str
     chunk_id: str
+    depth: int
+    """The least depth of the request at which a retriever found it."""
+    collection: Collection
     cosine: float | None = None
     """Cosine to the query vector, whichever retriever found it; ``None`` if either is missing."""
     moved: float | None = None
     """Cosine to the vector of the search, if that is not the query's own."""
-    ranks: dict[str, int] = field(default_factory=dict)
+    ranks: dict[str, int] = {}
     """Rank by each retriever that found it, from 1."""
-    values: dict[str, float] = field(default_factory=dict)
+    values: dict[str, float] = {}
     """Raw score by each retriever that found it."""
-    depth: int = field(kw_only=True)
-    """The least depth of the request at which a retriever found it."""
-    columns: Mapping[str, Any] = field(default_factory=dict)
+    columns: Mapping[str, Any] = {}
     """Columns requested by the stages."""
-    collection: Collection = field(kw_only=True)
     row: ChunkText | None = None
     """The chunk as a hit, once read."""
     fused: float = 0.0
@@ -65,16 +66,16 @@ class Candidate:
     """Place among all candidates by score, from 0."""
     stands_for: Candidate | None = None
     """For a chunk of a kind, the chunk of the document that is returned instead."""
-    kinds: dict[str, float] = field(default_factory=dict)
+    kinds: dict[str, float] = {}
     """Best raw score of the kinds by which it was found."""
     kind_cosine: float | None = None
     """Best cosine of these."""
     reached: Path | None = None
     """Path from one of the first hits, if it is a neighbour of one."""
-    merged: list[Candidate] = field(default_factory=list)
+    merged: list[Candidate] = []
     """Further hits that its context contains."""
     context: HitContext | None = None
-    trace: dict[str, Any] = field(default_factory=dict)
+    trace: dict[str, Any] = {}
     """Effect of each stage, for ``explain``."""
 
     def reach(self, other: Candidate) -> None:
@@ -121,7 +122,7 @@ class Candidates:
     ranking: Ranking
     collection: Collection
     """As the store answered."""
-    wants: Wants = field(default_factory=Wants)
+    wants: Wants = NOTHING
     """The wants of all stages, added up."""
     depth: int = 0
     """Minimum number of candidates per retriever."""
@@ -133,7 +134,7 @@ class Candidates:
     """The vectors of the query; ``None`` without."""
     statistics: TermStatistics | None = None
     """Term statistics of the collection, if they are needed."""
-    request: SearchRequest = field(default_factory=SearchRequest)
+    request: SearchRequest = SearchRequest()
     """The searches that found them."""
     learned: Learned | None = None
     """Set by a stage to let other searches replace the candidates, once."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import groupby
-from math import inf, isfinite, nan
+from math import inf, isfinite
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
@@ -52,19 +52,19 @@ class Arm(NamedTuple):
     ranks: Floats
 
 
-def nearness(cosines: npt.ArrayLike, collection: Collection) -> Floats:
+def nearness(cosines: npt.ArrayLike | list[float | None], collection: Collection) -> Floats:
     """Map cosines to a query to [0, 1], increasing, linear between four points.
 
     The mean cosine of nearest neighbours in the collection becomes 2/3, and what is as far below
     that of random pairs as neighbours are above it .05: texts seldom are less like each other.
-    NaN, the cosine of a zero vector, becomes 0.
+    NaN, the cosine of a zero vector, becomes 0, and so does ``None``.
 
     Args:
         cosines: Any shape.
         collection: Measured by :mod:`.calibration`.
     """
     far, near = _far_and_near(collection)
-    found = np.asarray(cosines, dtype=np.float64)
+    found = np.array(cosines, dtype=np.float64)
     known = np.where(np.isnan(found), -1.0, found)
     return np.asarray(np.interp(known, (-1.0, far, near, 1.0), (0.0, _FAR, _NEAR, 1.0)))
 
@@ -109,7 +109,7 @@ def fuse(candidates: Candidates) -> None:
     search tells of a candidate does not count. A candidate that only a retriever of weight 0 found
     is left out.
     """
-    for item in candidates.found:
+    for item in candidates.found if len(candidates.request.depths) > 1 else ():
         _forget_deeper(item, candidates.request.retrieving)
     weights = retriever_weights(candidates)
     ignored = {
@@ -120,11 +120,12 @@ def fuse(candidates: Candidates) -> None:
     }
     counted = [item for item in candidates.found if not item.ranks.keys() <= ignored]
     every = sorted(counted, key=attrgetter("depth", "chunk_id"))
+    blocks = [list(block) for _, block in groupby(every, key=attrgetter("depth"))]
     arms: dict[str, Arm] = {
         by: _arm(by, every, candidates) for by in candidates.request.retrievers if by in weights
     }
     if len(arms) > 1 and candidates.query.asked.fusion is None:
-        first = sum(item.depth == every[0].depth for item in every)  # those of the first depth
+        first = len(blocks[0]) if blocks else 0
         weights["semantic"] *= support(*(arms[by].scores[:first] for by in ("semantic", "keyword")))
     total = sum(weights.values())
     candidates.weights = {by: weight / total for by, weight in weights.items()}
@@ -141,8 +142,7 @@ def fuse(candidates: Candidates) -> None:
             }
     if method_of(candidates) == "convex":
         candidates.relevance = round(float(scores.max(initial=0.0)), 3)
-    by_depth = groupby(every, key=attrgetter("depth"))
-    candidates.blocks = fold_kinds([list(block) for _, block in by_depth])
+    candidates.blocks = fold_kinds(blocks) if any(item.stands_for for item in every) else blocks
 
 
 def join_blocks(candidates: Candidates) -> None:
@@ -289,18 +289,22 @@ def _arm(by: Retriever, every: Sequence[Candidate], candidates: Candidates) -> A
     names = candidates.request.names(by)
     ranks: list[float] = []
     if candidates.query.asked.explain or method_of(candidates) != "convex":
-        ranks = [min(_known(names, item.ranks), default=inf) for item in every]
+        found = [item.ranks for item in every]
+        ranks = [min([own[name] for name in names if name in own], default=inf) for own in found]
     if by == "semantic":
-        cosines = [nan if item.semantic is None else item.semantic for item in every]
+        cosines = [item.cosine if item.moved is None else item.moved for item in every]
         return Arm(nearness(cosines, candidates.collection), np.array(ranks))
     terms = candidates.request.terms
     assert terms is not None
-    raw = [max(_known(names, item.values), default=item.columns.get(BM25) or 0.0) for item in every]
+    values = [(item.values, item.columns) for item in every]
+    if len(names) == 1:  # as usual
+        raw = [own[by] if by in own else other.get(BM25) or 0.0 for own, other in values]
+    else:
+        raw = [
+            max([own[name] for name in names if name in own] or [other.get(BM25) or 0.0])
+            for own, other in values
+        ]
     return Arm(terms.normalized(raw), np.array(ranks))
-
-
-def _known(names: Sequence[str], values: Mapping[str, float]) -> list[float]:
-    return [values[name] for name in names if name in values]
 
 
 def _shares(arms: Mapping[str, Arm], candidates: Candidates) -> dict[str, Floats]:

@@ -30,6 +30,8 @@ async def read_rows(items: Sequence[Candidate], ports: Ports) -> None:
     for item in items:
         if item.row is None:
             missing.setdefault(item.collection, {})[item.handle] = item
+    if not missing:  # as usual, since they are read with the search
+        return
     answers = await asyncio.gather(
         *(read_chunks(ports.store, own, collection, HIT) for collection, own in missing.items())
     )
@@ -59,7 +61,7 @@ def hit_of(item: Candidate, query: Query, marked: _Marked | None) -> Hit:
     row = item.row
     assert row is not None
     raw = item.values | item.kinds | {"semantic": item.cosine}
-    return Hit(
+    return Hit.made(
         chunk_id=row.chunk_id,
         collection=item.collection.public_name if query.several else None,
         source=row.source,
@@ -76,7 +78,7 @@ def hit_of(item: Candidate, query: Query, marked: _Marked | None) -> Hit:
         start_line=row.start_line,
         end_line=row.end_line,
         created_at=None if row.created_at is None else instant(row.created_at),
-        scores={name: score for name, score in raw.items() if score is not None},
+        scores={name: float(score) for name, score in raw.items() if score is not None},
         matched_via=[*item.ranks, *item.kinds],
         highlights=marked
         and [
@@ -85,6 +87,7 @@ def hit_of(item: Candidate, query: Query, marked: _Marked | None) -> Hit:
         ],
         context=item.context,
         merged=[each.chunk_id for each in item.merged] or None,
+        truncated=None,
         explain=dict(item.trace) if query.asked.explain else None,
     )
 
@@ -123,18 +126,16 @@ def result_of(answer: Answer) -> QueryResult:
     query, asked = answer.query, answer.query.asked
     lists = list(answer.searched.values())
     single = None if query.several else lists[0]
-    explained = {}
-    if asked.explain:
-        explained = {
-            name: {**query.explained, **explained_retrieval(own)}
-            for name, own in answer.searched.items()
-        }
+    explained = {
+        name: {**query.explained, **explained_retrieval(own)}
+        for name, own in (answer.searched.items() if asked.explain else ())
+    }
     degraded = {own.collection.public_name: own.degraded for own in lists if own.degraded}
     first = next(iter(degraded.values()), None)
     if first is not None and query.several:
         first = first.model_copy(update={"collections": list(degraded)})
     hyde = asked.hypothetical_answer is not None and any(own.mode != "keyword" for own in lists)
-    return QueryResult(
+    return QueryResult.made(
         results=answer.hits,
         count=len(answer.hits),
         query=asked.query,
@@ -145,6 +146,7 @@ def result_of(answer: Answer) -> QueryResult:
         relevance=answer.relevance,
         understood=query.understood,
         degraded=first,
+        budget=None,
         warnings=answer.warnings or None,
         timings=answer.clock.finished(),
         explain=(next(iter(explained.values())) if single else explained) if explained else None,

@@ -7,9 +7,10 @@ import heapq
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
 from functools import partial, reduce
 from operator import add
+
+from msgspec.structs import replace
 
 from ability_search.collection import Collection, checked_name
 from ability_search.compute_turns import computed
@@ -94,7 +95,7 @@ class QueryPipeline:
         as_of = self.ports.now() if query.as_of is None else query.as_of
         query = replace(query, as_of=as_of, options=options)
         others = (phrased(query, text, place) for place, text in enumerate(asked.queries, start=1))
-        return replace(query, others=tuple(others))
+        return replace(query, others=tuple(others)) if asked.queries else query
 
     async def answer(self, asked: QueryInput, filter: Filter | None = None) -> QueryResult:
         """Search a collection, several, or all (``*``).
@@ -113,11 +114,11 @@ class QueryPipeline:
         await self._run(Phase.UNDERSTAND, answer)
         await self.find(answer)
         result = answer.result = result_of(answer)
-        last = self._on(answer.query, Phase.ANSWER)
-        result.timings |= {stage.timed: 0.0 for stage in last if stage.timed}
-        await self._run(Phase.ANSWER, answer)
-        measured = answer.clock.finished()
-        answer.result.timings = {step: measured[step] for step in answer.result.timings}
+        if last := self._on(answer.query, Phase.ANSWER):
+            result.timings |= {stage.timed: 0.0 for stage in last if stage.timed}
+            await self._run(Phase.ANSWER, answer)
+            measured = answer.clock.finished()
+            answer.result.timings = {step: measured[step] for step in answer.result.timings}
         return answer.result
 
     async def find(self, answer: Answer) -> None:
@@ -153,17 +154,16 @@ class QueryPipeline:
         if not answer.hits:
             raise DatabaseUnavailable("collections keep changing", hint="Call again.")
 
-    def wants(self, query: Query, *phases: Phase) -> Wants:
+    def wants(self, query: Query, phase: Phase | None = None) -> Wants:
         """Return what a query and its stages, by default those of all phases, want."""
         texts = {COSINE: query.asked.hypothetical_answer or query.topic}
-        on = self._on(query, *(phases or Phase))
-        chosen = [stage.wants(query.options[stage.name], query) for stage in on]
+        chosen = [each.wants(query.options[each.name], query) for each in self._on(query, phase)]
         return reduce(add, chosen, Wants(vectors=texts, depth=query.end))
 
-    def _on(self, query: Query, *phases: Phase) -> list[Stage]:
-        """Return the stages of some phases that the query has the options of."""
-        options = query.options
-        return [s for phase in phases for s in self._by_phase[phase] if s.name in options]
+    def _on(self, query: Query, phase: Phase | None) -> list[Stage]:
+        """Return the stages of a phase, or of all, that the query has the options of."""
+        stages, options = self.stages if phase is None else self._by_phase[phase], query.options
+        return [stage for stage in stages if stage.name in options]
 
     async def _names(self, query: Query) -> list[str]:
         collection = query.asked.collection

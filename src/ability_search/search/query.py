@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any, Final, get_args
+
+import msgspec
+from msgspec.structs import replace
 
 from ability_search.errors import InvalidInput
 from ability_search.filters.operands import instants
@@ -19,8 +21,7 @@ METADATA: Final = "metadata."
 CREATED_AT: Final = "createdAt"
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
+class Query(msgspec.Struct, frozen=True):
     """A query on its way through the stages."""
 
     asked: QueryInput
@@ -29,11 +30,11 @@ class Query:
     filter: Filter | None = None
     as_of: int | None = None
     """Time of the query, in epoch milliseconds; ``None`` is now."""
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = {}
     """The options that have an effect, by the name of the stage."""
     understood: Understood | None = None
     """The reading of its text; ``None`` if it is taken literally."""
-    explained: Mapping[str, Any] = field(default_factory=dict)
+    explained: Mapping[str, Any] = {}
     """The understanding of the query, for ``explain``."""
     phrasing: int = 0
     """Place among the phrasings of the query, from 0."""

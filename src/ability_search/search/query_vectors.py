@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from array import array
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -71,7 +72,7 @@ class QueryVectors:
         vectors = await asyncio.shield(self._requests[model])
         start = sum(map(len, self._phrasings[:phrasing]))
         texts = self._phrasings[phrasing]
-        rows: list[list[float]] = vectors[start : start + len(texts)].tolist()
+        rows = [array("f", row.tobytes()) for row in vectors[start : start + len(texts)]]
         return dict(zip(texts, rows, strict=True)), vectors.shape[1]
 
     def milliseconds(self, model: ModelInput) -> float:
@@ -80,9 +81,10 @@ class QueryVectors:
 
     async def close(self) -> None:
         """Cancel pending requests and wait for them."""
-        for request in self._requests.values():
-            request.cancel()
-        await asyncio.gather(*self._requests.values(), return_exceptions=True)
+        every = self._requests.values()
+        open_ = [each for each in every if each.cancel() or each.cancelled() or each.exception()]
+        if open_:  # to wait for a task takes a turn of the loop even if it is done
+            await asyncio.gather(*open_, return_exceptions=True)
 
     async def _embed(self, model: ModelInput) -> Vector:
         prefixed = [

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from ability_search.collection import Collection
 from ability_search.errors import InvalidInput, NotFound, StatementRefused
@@ -17,15 +18,9 @@ from ability_search.search.query_vectors import moved_vector
 from ability_search.search.response import Degraded
 from ability_search.search.stage import Ports
 from ability_search.search.wants import COSINE, OWN, Product, SearchRequest, Vectors, Wants
-from ability_search.store.records import Ahead, Row, Searched
+from ability_search.store.records import Ahead, Row, Search, Searched
 from ability_search.text.analyzer import analyzer_for
-from ability_search.text.bm25 import (
-    QueryTerms,
-    inverse_document_frequency,
-    joined,
-    query_terms,
-    terms_in_fields,
-)
+from ability_search.text.bm25 import QueryTerms, joined, query_terms, rarest_idf, terms_in_fields
 from ability_search.text.term_statistics import TermStatistics
 
 log = logging.getLogger(__name__)
@@ -62,7 +57,7 @@ def requested(candidates: Candidates) -> SearchRequest:
         return request
     analyzer = analyzer_for(candidates.collection.language)
     topic = query_terms(analyzer.query_terms(query.topic), statistics)
-    rarest = float(inverse_document_frequency([1], statistics.chunks)[0])
+    rarest = rarest_idf(statistics.chunks)
     return replace(
         request,
         terms=None if query.asked.mode == "semantic" else _terms(topic, candidates, statistics),
@@ -141,20 +136,20 @@ async def retrieve(candidates: Candidates, ports: Ports) -> bool:
         DatabaseUnavailable: if all searches failed.
     """
     request, assumed = candidates.request, candidates.collection
-    names = [each.name for each in request.searches()]
+    searches = request.searches()
     failed: dict[str, str] = {}
     try:
-        current, lists = await _search(assumed, request, names, ports, _ahead(candidates))
+        current, lists = await _search(assumed, request, searches, ports, _ahead(candidates))
     except StatementRefused as exc:
-        if len(names) < 2 or exc.reason != "other":
+        if len(searches) < 2 or exc.reason != "other":
             raise
         log.warning("combined search failed, searching each retriever: %s", exc.detail[:500])
         current, lists = assumed, {}
-        for name in names:
+        for search in searches:
             try:
-                current, found = await _search(assumed, request, [name], ports)
+                current, found = await _search(assumed, request, [search], ports)
             except StatementRefused as refused:
-                failed[name], last = str(refused), refused
+                failed[search.name], last = str(refused), refused
             else:
                 lists = {**lists, **found}
         if not lists:
@@ -169,7 +164,7 @@ async def retrieve(candidates: Candidates, ports: Ports) -> bool:
     candidates.failed = failed
     candidates.unfinished = [
         each.name
-        for each in request.searches()
+        for each in searches
         if each.limit == request.depths[-1] and len(lists.get(each.name, ())) >= each.limit
     ]
     _report(candidates)
@@ -179,20 +174,20 @@ async def retrieve(candidates: Candidates, ports: Ports) -> bool:
 async def _search(
     collection: Collection,
     request: SearchRequest,
-    names: Sequence[str],
+    searches: Sequence[Search],
     ports: Ports,
     ahead: Ahead | None = None,
 ) -> tuple[Collection, Lists]:
-    """Run the searches of these names; return the collection as it is now, and their rows.
+    """Run some of the searches; return the collection as it is now, and their rows.
 
     There are no rows if it is on another generation.
     """
     # Without a search by its vector, compare nothing with it: that may be what failed.
-    compares = not set(names).isdisjoint(request.names("semantic"))
+    by_vector = request.names("semantic")
+    compares = any(each.name in by_vector for each in searches)
     columns = request.columns(request.vector if compares else None)
 
     async def ask(known: Collection) -> Searched:
-        searches = [each for each in request.searches() if each.name in names]
         return await ports.store.search(known, searches, columns, ahead=ahead)
 
     current, read = await ports.registry.ask(collection, ask)
@@ -229,9 +224,10 @@ def pooled(lists: Lists, collection: Collection, depths: Sequence[int]) -> list[
         depths: Depths of the request.
     """
     pool: dict[str, Candidate] = {}
+    first = depths[0]
     for name, rows in lists.items():
         for rank, row in enumerate(rows, start=1):
-            depth = depths[min(bisect_left(depths, rank), len(depths) - 1)]
+            depth = first if rank <= first else depths[bisect_left(depths[:-1], rank)]
             candidate = pool.get(row.chunk_id)
             if candidate is None or candidate.handle != row.handle:
                 candidate = pool[row.chunk_id] = candidate_of(row, collection, depth=depth)
@@ -246,16 +242,8 @@ def candidate_of(row: Row, collection: Collection, *, depth: int) -> Candidate:
     """Return the candidate of a row, with its cosines to the vector of the search and the query."""
     columns, searched = row.columns, row.columns.get(COSINE)
     cosine, moved = (columns[OWN], searched) if OWN in columns else (searched, None)
-    return Candidate(
-        row.handle,
-        row.chunk_id,
-        cosine,
-        moved,
-        depth=depth,
-        columns=columns,
-        collection=collection,
-        row=row.text,
-    )
+    found = row.handle, row.chunk_id, depth, collection
+    return Candidate(*found, cosine, moved, columns=columns, row=row.text)
 
 
 def explained_retrieval(candidates: Candidates) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from ability_search.config.schema import Settings
 from ability_search.ports import Chat, Embedder, RerankerPort
 from ability_search.search.candidates import Candidate, Candidates
 from ability_search.search.query import Query
-from ability_search.search.wants import Wants
+from ability_search.search.wants import NOTHING, Wants
 from ability_search.store.port import Store
 from ability_search.store.registry import Registry
 from ability_search.store.statistics_cache import StatisticsCache
@@ -65,7 +65,7 @@ class Phase(IntEnum):
 
 
 def _no_wants(_option: Any, _query: Query) -> Wants:
-    return Wants()
+    return NOTHING
 
 
 async def _nothing() -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
+
+import msgspec
 
 from ability_search.collection import Collection
 from ability_search.documents import SparseVector
@@ -64,18 +65,17 @@ class FurtherSearch(NamedTuple):
     """Search the kinds made of documents."""
 
 
-@dataclass(frozen=True, slots=True)
-class Wants:
+class Wants(msgspec.Struct, frozen=True):
     """The wants of stages from retrieval; ``+`` adds up those of several."""
 
     fields: tuple[str, ...] = ()
     """Fields of each candidate."""
-    vectors: Mapping[str, str] = field(default_factory=dict)
+    vectors: Mapping[str, str] = {}
     """Texts to embed, by the column for the cosine of each candidate to them."""
-    towards: Mapping[str, float] = field(default_factory=dict)
+    towards: Mapping[str, float] = {}
     """Further texts to embed by name: how far the vector of the search moves towards theirs."""
     words: tuple[Words, ...] = ()
-    products: Mapping[str, Product] = field(default_factory=dict)
+    products: Mapping[str, Product] = {}
     """By the column for the raw score, and the name of the retriever."""
     searches: tuple[FurtherSearch, ...] = ()
     narrow: Filter | None = None
@@ -89,6 +89,8 @@ class Wants:
 
     def __add__(self, other: Wants) -> Wants:
         """Return what both want."""
+        if other is NOTHING:
+            return self
         return Wants(
             tuple(dict.fromkeys(self.fields + other.fields)),
             {**self.vectors, **other.vectors},
@@ -103,8 +105,10 @@ class Wants:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class SearchRequest:
+NOTHING: Final = Wants()
+
+
+class SearchRequest(msgspec.Struct, frozen=True):
     """The searches to request from the store for one query in one collection."""
 
     vector: Sequence[float] | None = None
@@ -118,9 +122,9 @@ class SearchRequest:
     """Candidates per retriever: for the first page, then in steps up to the number needed."""
     fields: Sequence[str] = ()
     """Fields of chunks that the stages need."""
-    cosines: Vectors = field(default_factory=dict)
+    cosines: Vectors = {}
     """Further vectors by the column for each candidate's cosine to them."""
-    products: Mapping[str, QueryTerms] = field(default_factory=dict)
+    products: Mapping[str, QueryTerms] = {}
     """Terms by the column for each candidate's raw score by them, for candidates of all
     retrievers."""
     retrieving: Sequence[str] = ()

@@ -9,9 +9,10 @@ which are stored and indexed apart.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+import msgspec
 import numpy as np
 
 from ability_search.collection import Collection
@@ -232,8 +233,7 @@ def metadata_key(column: str) -> str | None:
     return column.removeprefix(_METADATA) if column.startswith(_METADATA) else None
 
 
-@dataclass(slots=True)  # a frozen one takes twice as long to make, and a query has a hundred
-class ChunkText:
+class ChunkText(msgspec.Struct):  # a query makes a hundred, five times as fast as dataclasses
     """A chunk as returned for a query."""
 
     handle: str
@@ -256,21 +256,20 @@ class ChunkText:
     """Its vector, if requested."""
 
 
-@dataclass(slots=True)  # see ChunkText
-class Row:
+class Row(msgspec.Struct):
     """A chunk found by a search."""
 
     handle: str
     """Passed to reads; it changes when the chunk is replaced."""
     chunk_id: str
     score: float
-    columns: Mapping[str, Any] = field(default_factory=dict)
+    columns: Mapping[str, Any] = {}
     """Requested columns by name."""
     text: ChunkText | None = None
     """Itself, if it was read with the search."""
 
 
-WITH_EMBEDDING: Final = Columns(tuple(each.name for each in fields(ChunkText)))
+WITH_EMBEDDING: Final = Columns(ChunkText.__struct_fields__)
 """The columns of a :class:`ChunkText`."""
 HIT: Final = Columns(tuple(name for name in WITH_EMBEDDING.fields if name != "embedding"))
 """The same without its vector."""

@@ -268,12 +268,11 @@ class Analyzer:
         There are stop words for English, and for Chinese and Japanese in every language. A word in
         capitals within other text (``IT``, ``WHO``) is not a stop word.
         """
-        found = [(term, text[start:end]) for term, start, end in self.spans(text)]
         shouted = text.isupper()
         return [
             term
-            for term, written in found
-            if written not in self._stop_pieces
+            for term, start, end in self.spans(text)
+            if (written := text[start:end]) not in self._stop_pieces
             and (
                 term not in self._stop_terms
                 or (len(written) > 1 and not shouted and written.isupper())

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -33,7 +34,6 @@ from ability_search.text.term_ids import (
     are_of_content,
     content_places,
     term_id,
-    term_ids,
 )
 from ability_search.text.term_statistics import TermStatistics
 
@@ -186,6 +186,12 @@ def inverse_document_frequency(frequencies: npt.ArrayLike, chunks: int) -> Float
     return np.asarray(np.log1p((chunks - df + 0.5) / (df + 0.5)))
 
 
+@lru_cache
+def rarest_idf(chunks: int) -> float:
+    """Return the inverse document frequency of a term in one of so many chunks."""
+    return float(inverse_document_frequency([1], chunks)[0])
+
+
 def query_terms(terms: Sequence[str], statistics: TermStatistics) -> QueryTerms:
     """Return the weighted terms of a query in all fields, see :func:`terms_in_fields`.
 
@@ -193,14 +199,12 @@ def query_terms(terms: Sequence[str], statistics: TermStatistics) -> QueryTerms:
         terms: the analyzed query.
         statistics: term statistics of the collection.
     """
-    fields = {CONTENT: 1.0, TITLE: 1.0}
-    if statistics.document_frequencies(term_ids(CONTEXT, terms)).any():
-        fields[CONTEXT] = CONTEXT_WEIGHT
-    return terms_in_fields(terms, statistics, fields)
+    fields = {CONTENT: 1.0, TITLE: 1.0, CONTEXT: CONTEXT_WEIGHT}
+    return terms_in_fields(terms, statistics, fields, spare=CONTEXT)
 
 
 def terms_in_fields(
-    terms: Sequence[str], statistics: TermStatistics, fields: Mapping[str, float]
+    terms: Sequence[str], statistics: TermStatistics, fields: Mapping[str, float], spare: str = ""
 ) -> QueryTerms:
     """Return the weighted terms of a query in the given fields.
 
@@ -213,26 +217,31 @@ def terms_in_fields(
         terms: the analyzed query in order, repetitions included; no terms give an empty query.
         statistics: term statistics of the collection.
         fields: weights >= 0 by field name; fields of weight 0 are not searched.
+        spare: a field that is not searched if no chunk has any of the terms there.
     """
     counts = Counter(terms)
     fields = {name: weight for name, weight in fields.items() if weight > 0}
     if not counts or not fields:
         return QueryTerms((), (), 0.0)
-    ids = {field: term_ids(field, tuple(counts)) for field in {CONTENT, *fields}}
-    counted = np.stack([ids[field] for field in ids.keys() - {CONTEXT}])
-    frequencies = statistics.document_frequencies(counted).max(axis=0)
-    repeated = np.fromiter(counts.values(), np.float64, len(counts))
+    # In plain Python where it can be: of few terms, each call of numpy costs more than they do.
+    names = [*{CONTENT: 0.0, **fields}]
+    ids = [[term_id(name, term) for term in counts] for name in names]
+    found = statistics.document_frequencies(np.array(ids, np.int32)).tolist()
+    known = [own for name, own in zip(names, found, strict=True) if name != CONTEXT]
+    frequencies = [*map(max, *known)] if len(known) > 1 else known[0]
     weights = inverse_document_frequency(frequencies, statistics.chunks)
-    weights *= repeated
-    kept = np.lexsort((-weights, frequencies == 0))[:QUERY_TERMS_LIMIT]
-    weights = weights[kept]
+    weights *= np.array([*counts.values()], np.float64)
+    heaviest = (-weights).tolist()
+    kept = sorted(range(len(counts)), key=lambda at: (frequencies[at] == 0, heaviest[at]))
+    weights = weights[kept[:QUERY_TERMS_LIMIT]]
     chosen: dict[int, float] = {}
-    for field, share in fields.items():
-        scaled = (weights * share).astype(np.float32).tolist()
-        for id_, weight in zip(ids[field][kept].tolist(), scaled, strict=True):
-            chosen[id_] = max(weight, chosen.get(id_, 0.0))
-    ordered = sorted(chosen)
-    return QueryTerms(tuple(ordered), tuple(map(chosen.__getitem__, ordered)), float(weights.sum()))
+    for field, own, present in zip(names, ids, found, strict=True):
+        if field not in fields or (field == spare and not any(present)):
+            continue
+        scaled = (weights * fields[field]).astype(np.float32).tolist()
+        for at, weight in zip(kept, scaled, strict=False):
+            chosen[own[at]] = max(weight, chosen.get(own[at], 0.0))
+    return _sorted(chosen, float(weights.sum()))
 
 
 def joined(own: QueryTerms, further: QueryTerms, *, weight: float) -> QueryTerms:
@@ -251,12 +260,16 @@ def joined(own: QueryTerms, further: QueryTerms, *, weight: float) -> QueryTerms
     share = weight * min(1.0, own.information / max(further.information, 1e-9))
     if share <= 0 or not further.ids:
         return own
-    ids, weights = _merged(
-        [np.array(each.ids, np.int32) for each in (own, further)],
-        [np.array(own.weights), share * np.array(further.weights)],
-    )
-    information = own.information + share * further.information
-    return QueryTerms(tuple(ids.tolist()), tuple(weights.tolist()), information)
+    added = (share * np.array(further.weights)).astype(np.float32).tolist()
+    heaviest = dict(zip(own.ids, own.weights, strict=True))
+    for id_, weight_ in zip(further.ids, added, strict=True):
+        heaviest[id_] = max(weight_, heaviest.get(id_, 0.0))
+    return _sorted(heaviest, own.information + share * further.information)
+
+
+def _sorted(heaviest: Mapping[int, float], information: float) -> QueryTerms:
+    ids = sorted(heaviest)
+    return QueryTerms(tuple(ids), tuple(map(heaviest.__getitem__, ids)), information)
 
 
 def _saturation(length: int | None, average: float, k1: float, b: float) -> float:
@@ -274,13 +287,3 @@ def _added(before: Floats, frequencies: Floats, saturation: float, k1: float) ->
     """Return how much more a term weighs than with the frequency ``before``; always > 0."""
     without = np.where(before > 0, _saturated(np.maximum(before, 1.0), saturation, k1), 0.0)
     return np.maximum(_saturated(frequencies, saturation, k1) - without, _LEAST)
-
-
-def _merged(ids: Sequence[TermIds], weights: Sequence[Floats]) -> tuple[TermIds, Weights]:
-    """Sort by id; of terms that share an id, keep the greatest weight."""
-    if not ids:
-        return np.empty(0, np.int32), np.empty(0, np.float32)
-    unique, inverse = np.unique(np.concatenate(ids), return_inverse=True)
-    heaviest = np.zeros(len(unique), np.float32)
-    np.maximum.at(heaviest, inverse, np.concatenate(weights).astype(np.float32))
-    return unique, heaviest

@@ -55,11 +55,6 @@ def term_id(field: str, term: str) -> int:
     return digest & _OF_TERM | (_CONTEXT if embedded else _METADATA)
 
 
-def term_ids(field: str, terms: Sequence[str]) -> TermIds:
-    """Return the ids of ``terms`` in ``field``, in their order, repetitions included."""
-    return np.fromiter((term_id(field, term) for term in terms), np.int32, len(terms))
-
-
 def are_of_content(ids: TermIds) -> npt.NDArray[np.bool_]:
     """Return for each id whether it is the id of a term in the content, shape as ``ids``."""
     return np.asarray(ids < _TITLE)

@@ -77,8 +77,9 @@ class TermStatistics:
         """Return the number of chunks that contain each of ``ids``, shape as ``ids``."""
         if not len(self.ids):
             return np.zeros_like(ids)
-        at = np.minimum(self.ids.searchsorted(ids), len(self.ids) - 1)
-        return np.where(self.ids[at] == ids, self.counts[at], np.int32(0))
+        at = self.ids.searchsorted(ids)
+        known = self.ids.take(at, mode="clip") == ids
+        return np.asarray(self.counts.take(at, mode="clip") * known)
 
     def merged(self, others: Sequence[TermStatistics]) -> TermStatistics:
         """Return the counts of these chunks and those of ``others`` together."""

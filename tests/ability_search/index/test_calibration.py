@@ -10,13 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.ability_search.search.values import DOCS
+from tests.ability_search.text.term_arrays import term_ids
 from tests.examples import examples
 
 from ability_search.collection import CALIBRATION, Calibration
 from ability_search.index.calibration import calibration_of
 from ability_search.search.fusion import trust
 from ability_search.store.records import WeightedChunk
-from ability_search.text.term_ids import CONTENT, CONTEXT, term_ids
+from ability_search.text.term_ids import CONTENT, CONTEXT
 
 TOPICS, OWN = 12, 40
 COMMON = 24

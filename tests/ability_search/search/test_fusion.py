@@ -104,7 +104,7 @@ def test_nearness_keeps_the_order_of_cosines_under_any_model(
     mapped = nearness(sorted(cosines), own)
     assert (np.diff(mapped) >= 0).all()
     assert ((mapped >= 0) & (mapped <= 1)).all()
-    assert nearness([-1.0, 1.0, float("nan")], own).tolist() == [0.0, 1.0, 0.0]
+    assert nearness([-1.0, 1.0, float("nan"), None], own).tolist() == [0.0, 1.0, 0.0, 0.0]
 
 
 def test_a_model_that_does_not_know_the_texts_only_orders_what_has_no_words() -> None:

@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 from tests.ability_search.search.values import candidates_of, query_of
 from tests.contract.stored_records import record_row
 
@@ -171,7 +172,9 @@ async def test_retrievers_that_fail_only_together_are_kept() -> None:
 
 
 async def test_a_further_search_by_the_vector_has_its_cosine_alone_too() -> None:
-    wanted = replace(plan(), further=[FurtherSearch("dated", Exists(Field("title")), limit=5)])
+    wanted = structs.replace(
+        plan(), further=[FurtherSearch("dated", Exists(Field("title")), limit=5)]
+    )
     found = await find(Fake("$keyword = "), wanted)
     assert list(found.failed) == ["keyword"]
     cosines = {item.chunk_id: item.cosine for item in found.found}

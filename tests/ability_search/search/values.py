@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
+
+from msgspec.structs import replace
 
 from ability_search.collection import Recipe, new_collection
 from ability_search.compute_turns import ComputeTurns
@@ -59,7 +60,7 @@ def wanted_fields(query: Query) -> list[str]:
 
 def chunk(rid: str, chunk_id: str, *args: Any, **values: Any) -> Candidate:
     """A candidate of the collection."""
-    return Candidate(rid, chunk_id, *args, **{"depth": 0} | values, collection=DOCS)
+    return Candidate(rid, chunk_id, values.pop("depth", 0), DOCS, *args, **values)
 
 
 def candidates_of(

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.ability_search.text.term_arrays import term_ids
 
 from ability_search.text import bm25
 from ability_search.text.bm25 import (
@@ -23,7 +24,7 @@ from ability_search.text.bm25 import (
     term_frequencies,
     terms_in_fields,
 )
-from ability_search.text.term_ids import CONTENT, CONTEXT, TITLE, term_id, term_ids
+from ability_search.text.term_ids import CONTENT, CONTEXT, TITLE, term_id
 from ability_search.text.term_statistics import TermStatistics
 
 TEXTS = ["red fox", "red red dog", "the lazy brown dog sleeps", "fox fox fox", ""]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.ability_search.text.term_arrays import term_ids
 
 from ability_search.text.term_ids import (
     CONTENT,
@@ -14,7 +15,6 @@ from ability_search.text.term_ids import (
     content_places,
     embedded_terms,
     term_id,
-    term_ids,
 )
 
 

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from pydantic import ValidationError
 from tests.ability_search.search.values import PIPELINE, candidates_of, chunk, query_of
 
 from ability_search.config.schema import Limits
 from ability_search.errors import InvalidInput, TooLarge
 from ability_search.search.candidates import Answer
-from ability_search.search.hit_rows import build_hits, result_of
+from ability_search.search.hit_rows import build_hits, hit_of, result_of
+from ability_search.search.response import Hit, QueryResult
 from ability_search.search.wants import SearchRequest
 from ability_search.store.records import ChunkText
+from ability_search.text.analyzer import analyzer_for
 from ability_search.tools import inputs, requests
 
 LIMITS = Limits()
@@ -166,6 +168,30 @@ def test_hit_has_no_database_columns() -> None:
         "scores": {"semantic": 0.5},
         "matchedVia": ["semantic"],
     }
+
+
+def test_a_hit_that_is_not_checked_is_the_same_as_one_that_is() -> None:
+    item = chunk("#1:0", "docs:a:0", 0.5, ranks={"keyword": 1}, values={"keyword": 2}, score=0.5)
+    item.row, item.trace = replace(TEXT, metadata={"a": None}), {"fusion": {"score": 0.5}}
+    marked = frozenset(["text"]), analyzer_for("english")
+    for explain in (False, True):
+        hit = hit_of(item, query_of("w", explain=explain), marked)
+        checked = Hit.model_validate(dict(hit))
+        assert hit == checked
+        assert hit.model_dump_json(by_alias=True) == checked.model_dump_json(by_alias=True)
+        assert hit.model_fields_set == Hit.model_fields.keys()
+        assert repr(hit.model_copy(update={"content": ""})) == repr(
+            checked.model_copy(update={"content": ""})
+        )
+
+
+def test_a_result_that_is_not_checked_is_the_same_as_one_that_is() -> None:
+    query = query_of("w", explain=True, collection=["docs"])
+    result = result_of(Answer(query, searched={"docs": candidates_of(query, SearchRequest())}))
+    checked = QueryResult.model_validate(dict(result))
+    assert result == checked
+    assert result.model_dump_json(by_alias=True) == checked.model_dump_json(by_alias=True)
+    assert result.model_fields_set == QueryResult.model_fields.keys()
 
 
 def test_null_in_metadata_is_kept() -> None:

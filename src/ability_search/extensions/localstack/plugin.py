@@ -45,19 +45,7 @@ def register_components() -> Sequence[StackComponent]:
     return (
         StackComponent("backplane", 10, ("backplane",), ()),
         StackComponent("broker", 20, ("broker",), (LocalBroker,)),
-        StackComponent(
-            "database",
-            30,
-            ("database",),
-            (Broker, Arcadedb),
-            NEEDED_TOOLS["database"],
-        ),
-        StackComponent(
-            "models",
-            40,
-            ("models", "serve"),
-            (Broker, Models),
-            NEEDED_TOOLS["models"],
-        ),
+        StackComponent("database", 30, ("database",), (Broker, Arcadedb), NEEDED_TOOLS["database"]),
+        StackComponent("models", 40, ("models", "serve"), (Broker, Models), NEEDED_TOOLS["models"]),
         StackComponent("worker", 50, ("worker",), worker, NEEDED_TOOLS["worker"]),
     )

@@ -168,7 +168,8 @@ def _join(
     neighbours = [item for item in known.values() if item.reached is not None]
     neighbours.sort(key=lambda item: (-(item.cosine or 0.0), item.chunk_id))
     for rank, item in enumerate(neighbours, start=1):
-        item.ranks[GRAPH] = rank
+        if rank <= item.depth:  # deeper ranks do not count
+            item.ranks[GRAPH] = rank
         if item.chunk_id not in present:
             candidates.found.append(item)
 

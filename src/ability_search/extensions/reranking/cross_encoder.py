@@ -32,10 +32,7 @@ async def rerank(option: Reranker, answer: Answer, ports: Ports) -> None:
     ]
     try:
         scores = await ports.reranker.rerank(
-            option.model,
-            answer.query.asked.query,
-            texts,
-            timeout=ports.settings.reranker.timeout,
+            option.model, answer.query.asked.query, texts, timeout=ports.settings.reranker.timeout
         )
     except RerankerUnavailable as exc:
         answer.warnings.append(f"the hits were not reranked: {exc}. {exc.hint}")

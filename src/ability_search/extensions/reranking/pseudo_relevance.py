@@ -8,11 +8,11 @@ uses the cosine to the query's own vector.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from ability_search.documents import Floats
 from ability_search.extensions.reranking import Feedback, RerankingOptions

@@ -21,10 +21,7 @@ class Temporal(Input):
         " depends on how informative the other words are.",
     )
     sigma_days: float = Field(
-        15.0,
-        gt=0,
-        le=36_500,
-        description="Standard deviation of closeness to the period, in days.",
+        15.0, gt=0, le=36_500, description="Standard deviation of closeness to the period, in days."
     )
     order: Order | None = Field(
         None,

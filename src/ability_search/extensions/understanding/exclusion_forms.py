@@ -162,6 +162,7 @@ _NAME = re.compile(r"\b[A-Z][A-Z_]{2,}\b")
 _LINE = re.compile(r"\n *")
 _CJK = "(?-i:[一-鿿])"
 """Without regard to case, compiling it would look up that of each of the 20,992 characters."""
+_START = rf"(?:(?<!\w)|(?={_CJK}))"
 _GAP = rf"(?:(?<={_CJK})\s*+|(?!\w)(?:\s++|(?=[“„«])))"
 _INSIDE = r"[^.;:?!()（）。；：？！\n]"
 _CLAUSE_END = r"(?=\s*+(?:[,;:.!?)\]）。，；？！–—]|$|(?:and|und|et|y)\b))"
@@ -190,7 +191,7 @@ def _form(kind: Kind, line: str) -> Form:
     begins, cue, guard = cue.startswith("^"), cue.removeprefix("^"), ""
     if (last := cue.rpartition(" ")[2]) in {"STATE", "IDIOM"}:
         cue, guard = cue.removesuffix(f" {last}"), last
-    start, gap, inside = rf"(?:(?<!\w)|(?={_CJK}))", _GAP, _INSIDE
+    start, gap, inside = _START, _GAP, _INSIDE
     if cue.startswith(","):
         cue, start = rf"(?:[,，.:;(（\[–—]|\A){cue.removeprefix(',')}", ""
         gap = r"\s*+" if cue.endswith(")") else gap
@@ -210,3 +211,12 @@ ALL_FORMS: Final = [
     for kind, lines in FORMS.items()
     for line in lines.strip().splitlines()
 ]
+_UNNAMED = [re.sub(r"\(\?P<\w+>", "(?:", form.pattern.pattern) for form in ALL_FORMS]
+_STARTED = "|".join(each.removeprefix(_START) for each in _UNNAMED if each.startswith(_START))
+_OTHERS = "|".join(each for each in _UNNAMED if not each.startswith(_START))
+_ANY = re.compile(f"{_START}(?:{_STARTED})|{_OTHERS}", re.IGNORECASE)
+
+
+def forms_for(text: str) -> list[Form]:
+    """Return the forms to look for in a text: none if it has none of them, as most queries."""
+    return ALL_FORMS if _ANY.search(text) else []

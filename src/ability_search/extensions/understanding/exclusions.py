@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, NamedTuple
 
-from ability_search.extensions.understanding.exclusion_forms import ALL_FORMS, GERUNDS, Form, Kind
+from ability_search.extensions.understanding.exclusion_forms import GERUNDS, Form, Kind, forms_for
 from ability_search.extensions.understanding.sentence_types import (
     REQUESTS,
     asks_how,
@@ -203,11 +203,11 @@ class _Stretch(NamedTuple):
 def _stretches(plain: str) -> Iterator[_Stretch]:
     """Yield the possible exclusions, those of one form after the other."""
     sentence = _Sentence(plain)
-    for form in ALL_FORMS:
+    for form in forms_for(plain):
         for match in form.pattern.finditer(plain):
             if found := sentence.stretch(form, match):
                 yield found
-    if not _COMMAND_LINE.search(plain):
+    if "-" in plain and not _COMMAND_LINE.search(plain):
         for match in _MINUS.finditer(plain):
             if len(plain[: match.start()].split()) > (not match["phrase"]):
                 yield _Stretch(match.start(), match.start() + 1, match.end(), match.end())

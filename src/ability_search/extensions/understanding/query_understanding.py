@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
+
+from msgspec.structs import replace
 
 from ability_search.errors import InvalidInput
 from ability_search.extensions.understanding import Order, Temporal, UnderstandingOptions
@@ -42,7 +44,7 @@ from ability_search.search.candidates import Answer
 from ability_search.search.query import Query
 from ability_search.search.response import Understood
 from ability_search.search.stage import Phase, Ports, Stage
-from ability_search.search.wants import Wants, Words
+from ability_search.search.wants import NOTHING, Wants, Words
 
 QUERY_WORDS: Final = 80
 """Maximum words of a query to analyze; a longer text is an example to compare with."""
@@ -218,8 +220,9 @@ async def understand_query(option: UnderstandingOptions, answer: Answer, ports: 
     query = answer.query
 
     def understand_all() -> Query:
+        own = understood(query, option)
         others = tuple(understood(other, option) for other in query.others)
-        return replace(understood(query, option), others=others)
+        return replace(own, others=others) if others else own
 
     answer.query = await ports.turns.run(understand_all, work=query.work)
 
@@ -268,7 +271,7 @@ def understood(query: Query, option: UnderstandingOptions) -> Query:
 def _wants(_option: UnderstandingOptions, query: Query) -> Wants:
     """Return the words of a time, which add nothing to a model that knows the texts."""
     words = query.options.get(_WORDS)
-    return Wants(words=(Words(words, query.topic, SHARE, untrusted=True),) if words else ())
+    return Wants(words=(Words(words, query.topic, SHARE, untrusted=True),)) if words else NOTHING
 
 
 _WORDS = "words"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
-from math import isnan
+from operator import neg
 from typing import Any
 
 import numpy as np
@@ -101,15 +101,17 @@ class IndexRequest:
     def searched(self, answer: Mapping[str, Any]) -> Searched:
         """Return the values of an answer."""
         rids, rows = answer["rids"], answer["rows"]
-        chunk_ids = [row[0] for row in rows]
         scores = {
             name: np.frombuffer(base64.b64decode(block), "<f4").tolist()
             for name, block in answer["scores"].items()
         }
-        values = [dict(zip(self._columns.fields, row[1:], strict=True)) for row in rows]
-        for name in (*self._columns.cosines, *self._columns.products):
-            for row, score in zip(values, scores[name], strict=True):
-                row[name] = None if isnan(score) else score
+        chunk_ids, *fields = zip(*rows, strict=True) if rows else [()]
+        further = [*self._columns.cosines, *self._columns.products]
+        names = [*self._columns.fields, *further]
+        # NaN is the only number that is not itself.
+        compared = [[one if one == one else None for one in scores[name]] for name in further]
+        columns = zip(chunk_ids, *fields, *compared, strict=True)
+        values = [dict(zip(names, own, strict=True)) for _, *own in columns]
         ahead = answer["ahead"]
         texts = {
             place: chunk_text(rids[place], row)
@@ -119,13 +121,12 @@ class IndexRequest:
         for search in self._all:
             ranked: dict[int, None] = {}
             by = scores[self._by[search.name]] if search.name in self._by else []
+            keys = [*zip(map(neg, by), chunk_ids, strict=False)]
             for places in answer["lists"].get(search.name, ()):
-                places.sort(key=lambda place, by=by: (-by[place], chunk_ids[place]))
+                places.sort(key=keys.__getitem__)
                 ranked |= dict.fromkeys(places)
-            found[search.name] = [
-                Row(rids[place], chunk_ids[place], by[place], values[place], texts.get(place))
-                for place in ranked
-            ]
+            own = (map(each.__getitem__, ranked) for each in (rids, chunk_ids, by, values))
+            found[search.name] = [*map(Row, *own, map(texts.get, ranked))]
         current: Collection | None = self._collection
         read = answer["before"][0]
         if read is not None:  # it has changed

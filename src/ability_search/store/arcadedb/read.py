@@ -286,7 +286,8 @@ def _reading(ask: Read, name: str, params: Parameters) -> AskSql:
             return list(map(chunk_record if of_chunks else source_record, rows))
         names = [*columns.fields, *columns.cosines, *columns.products]
         record, places = ChunkRecord if of_chunks else SourceRecord, range(len(names))
-        return [filled(record, names, (row.get(f"f{n}") for n in places)) for row in rows]
+        values = (filled(record, names, (row.get(f"f{n}") for n in places)) for row in rows)
+        return [dict(zip(names, row, strict=True)) for row in values]
 
     def answer(rows: Sequence[Row], current: Collection | None, _now: int) -> Page:
         rows = rows if ordered else sorted(rows, key=lambda row: row[place])

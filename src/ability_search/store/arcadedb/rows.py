@@ -102,21 +102,18 @@ def chunk_record(row: Row) -> ChunkRecord:
 
 _TEXT = [name for name in HIT.fields if name != "handle"]
 TEXT_COLUMNS = [CHUNK_COLUMNS[name] for name in _TEXT]
-"""Columns of a :class:`ChunkText`."""
+"""Columns of a :class:`ChunkText`, in their order there, behind its handle."""
 
 
 def chunk_text(handle: str, values: Iterable[Any]) -> ChunkText:
     """Return the text of a chunk, given the values of its columns."""
-    return ChunkText(handle, **filled(ChunkRecord, _TEXT, values))
+    return ChunkText(handle, *filled(ChunkRecord, _TEXT, values))
 
 
-def filled(record: type, names: Iterable[str], values: Iterable[Any]) -> dict[str, Any]:
-    """Return values by the names of fields of a record; in place of ``None`` its defaults."""
-    empty = defaults(record)
-    return {
-        name: empty.get(name) if value is None else value
-        for name, value in zip(names, values, strict=True)
-    }
+def filled(record: type, names: Iterable[str], values: Iterable[Any]) -> list[Any]:
+    """Return values of fields of a record, in their order; instead of ``None`` the defaults."""
+    empty, given = defaults(record).get, zip(names, values, strict=True)
+    return [empty(name) if value is None else value for name, value in given]
 
 
 def source_row(record: SourceRecord) -> dict[str, Any]:

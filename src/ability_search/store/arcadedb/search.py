@@ -479,10 +479,7 @@ class SearchStatement:
         return ranked.values()
 
     def _rows(
-        self,
-        found: Iterable[Mapping[str, Any]],
-        search: Search,
-        texts: Mapping[str, ChunkText],
+        self, found: Iterable[Mapping[str, Any]], search: Search, texts: Mapping[str, ChunkText]
     ) -> list[Row]:
         """Return the rows of a search with all columns."""
         scored = [name for name, by in self._by_column.items() if by is search.by]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 from tests.ability_search.search import values
 from tests.ability_search.search.values import candidates_of, chunk
 
@@ -50,7 +50,7 @@ def test_of_several_phrases_the_worst_counts() -> None:
 def test_what_is_unknown_leaves_the_other_alone() -> None:
     assert factors(about(None, 2.0)) == pytest.approx([1 - SHARE])
     silent = QueryTerms((), (), 0.0)
-    plan = replace(PLAN, products={"excluded0Words": silent, "excluded1Words": silent})
+    plan = structs.replace(PLAN, products={"excluded0Words": silent, "excluded1Words": silent})
     assert factors(about(0.5, None), plan=plan) == pytest.approx([1 - SHARE * 2 / 3])
     assert factors({}, plan=plan) == [1.0]
 

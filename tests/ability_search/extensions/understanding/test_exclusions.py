@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ability_search.extensions.understanding.exclusion_forms import ALL_FORMS, Form
+from ability_search.extensions.understanding.exclusion_forms import ALL_FORMS, Form, forms_for
 from ability_search.extensions.understanding.exclusions import find_exclusions, has_content
 
 DATA = Path(__file__).parents[3] / "data"
@@ -276,6 +276,10 @@ def lines(name: str) -> Iterator[tuple[str, str]]:
             yield language, line
 
 
+PLAIN = [line for _, line in lines("no_exclusions.txt")]
+CUES = [line for _, line in lines("exclusion_forms.txt")]
+
+
 def topics() -> dict[str, list[tuple[str, str]]]:
     """Return pairs of a topic and a phrase to exclude, by language."""
     found = {}
@@ -303,16 +307,30 @@ def test_nearly_all_forms_are_recognized_and_removed(language: str) -> None:
 
 
 def test_nearly_nothing_is_excluded_without_an_exclusion() -> None:
-    plain = [line for _, line in lines("no_exclusions.txt")]
-    wrong = [line for line in plain if find_exclusions(line).excluded]
-    assert len(plain) > 150
-    assert len(wrong) <= 0.02 * len(plain), wrong
+    wrong = [line for line in PLAIN if find_exclusions(line).excluded]
+    assert len(PLAIN) > 150
+    assert len(wrong) <= 0.02 * len(PLAIN), wrong
 
 
 @pytest.mark.parametrize("form", ALL_FORMS, ids=lambda form: form.pattern.pattern[:40])
 def test_a_form_needs_its_words(form: Form) -> None:
     assert not form.pattern.search("caching of sessions")
     assert form.pattern.groupindex.keys() <= {"phrase", "kept"}
+
+
+@given(
+    st.sampled_from([*CUES, *PLAIN, *(text for text, *_ in EXCLUDING)]),
+    st.sampled_from(PLAIN),
+    st.integers(0, 60),
+    st.integers(0, 60),
+    st.sampled_from([str.lower, str.upper, str.title, str.strip]),
+)
+def test_a_query_with_any_form_has_one_of_all(
+    text: str, other: str, start: int, end: int, cased: Callable[[str], str]
+) -> None:
+    text = cased(f"{other[:start]} {text[start // 2 : start // 2 + end]}{other[end:]}")
+    has_one = any(form.pattern.search(text) for form in ALL_FORMS)
+    assert forms_for(text) == (ALL_FORMS if has_one else [])
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 from tests.ability_search.search import values
 from tests.ability_search.search.values import (
     DOCS,
@@ -103,7 +104,7 @@ def test_only_needed_fields_are_read() -> None:
 @pytest.mark.parametrize("mode", ["hybrid", "semantic", "keyword"])
 def test_dated_search_uses_the_vector_or_the_terms(mode: Any) -> None:
     own = Exists(Field("title"))
-    query = replace(read("caching in March 2021", mode=mode), filter=own)
+    query = structs.replace(read("caching in March 2021", mode=mode), filter=own)
     vectors = None if mode == "keyword" else {"cosine": [1.0]}
     plan = request_of(query, vectors)
     dated = plan.searches()[-1]
@@ -133,10 +134,10 @@ def test_dated_candidates_have_the_score_of_their_search() -> None:
     row = Row("#a", "a", 0.7, {"cosine": 0.7})
     (by_vector,) = pooled({"dated": [row]}, DOCS, PLAN.depths)
     assert (by_vector.cosine, by_vector.ranks) == (0.7, {"dated": 1})
-    (by_terms,) = pooled({"dated": [replace(row, columns={})]}, DOCS, PLAN.depths)
+    (by_terms,) = pooled({"dated": [structs.replace(row, columns={})]}, DOCS, PLAN.depths)
     assert (by_terms.cosine, by_terms.values) == (None, {"dated": 0.7})
     dated = FurtherSearch("dated", HasFacet(("2021-03",)), limit=30)
-    plan = replace(PLAN, further=[dated])
+    plan = structs.replace(PLAN, further=[dated])
     (hit,) = values.ranked(candidates_of(query_of(mode="keyword"), plan, [by_terms], NOW))
     assert hit.score == pytest.approx(float(TERMS.normalized([0.7])[0]))
 
@@ -160,7 +161,9 @@ def test_closeness_is_a_share_of_the_score() -> None:
 
 def test_dates_count_less_with_informative_words() -> None:
     query = read("caching in March 2021")
-    plans = [replace(PLAN, informative=information) for information in (0.0, 0.5, 2.0, 10.0)]
+    plans = [
+        structs.replace(PLAN, informative=information) for information in (0.0, 0.5, 2.0, 10.0)
+    ]
     weights = [time_weight(None, candidates_of(query, plan, [], NOW)) for plan in plans]
     assert weights == pytest.approx([0.5, 0.5, 0.25, 0.0625])
 
@@ -252,7 +255,7 @@ def test_scores_stay_within_bounds(
     found: list[tuple[float, list[tuple[int, int]], dict[str, Any]]], text: str
 ) -> None:
     query = read(text, timeRange={"from": iso_day(10000)}, exclude=["Redis"])
-    plan = replace(PLAN, informative=1.0, products={"excluded0Words": TERMS})
+    plan = structs.replace(PLAN, informative=1.0, products={"excluded0Words": TERMS})
     candidates = [
         candidate(
             str(n), *(Period(first, first + length) for first, length in spans), score=score, **own
