@@ -42,6 +42,7 @@ _RECORDED = (
 """Fields of a document that its record has unchanged, and gives back."""
 _FIELD_CHARACTERS = 4096
 _FIELD_DEPTH = 16
+_encoded = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=dict).encode
 
 
 @dataclass(slots=True)
@@ -99,13 +100,7 @@ def content_hash(
         counter: Name of the token counter.
         marks: What its derived parts depend on besides it.
     """
-    said = (
-        document.title,
-        document.content,
-        document.metadata,
-        document.format,
-        document.language,
-    )
+    said = (document.title, document.content, document.metadata, document.format, document.language)
     parts: tuple[object, ...] = (
         LAYOUT,
         said if document.file_hash is None else document.file_hash,
@@ -122,8 +117,7 @@ def content_hash(
     )
     if recipe.context is not None:
         parts += ("context", recipe.context)
-    text = json.dumps(parts, sort_keys=True, separators=(",", ":"), default=dict)
-    return sha256(text.encode()).hexdigest()
+    return sha256(_encoded(parts).encode()).hexdigest()
 
 
 def text_length(document: Document) -> int:
@@ -283,12 +277,12 @@ def chunk_records(prepared: Prepared, collection: Collection, *, now: int) -> li
                 parent=None if is_kind(document.kind, document.of) else document.of,
                 facets=[*prepared.facets, *facets_of(passage.metadata), *labels.facets],
                 dates=list(labels.dates),
-                embedding=_rounded_vector(prepared.vectors[index]),
+                embedding=_rounded(prepared.vectors[index], 7),
                 vector_key=None
                 if index in prepared.partial
                 else vector_key(collection.model, prepared.texts[index]),
                 terms=ids.tolist(),
-                weights=_rounded(weights, 5),
+                weights=_rounded(weights, 5) or [],
                 lengths=[
                     len(prepared.title_terms),
                     counted_length(title=len(prepared.title_terms), content=len(terms)),
@@ -442,16 +436,9 @@ def _labels(document: Document, passage: Passage, label: Sequence[Labelling]) ->
     )
 
 
-def _rounded_vector(vector: Vector | None) -> list[float] | None:
-    """Round a vector to seven decimals: half the bytes, and less error than float32 itself.
-
-    Components of unit vectors are at most 1, so a cosine changes by less than 1e-7.
-    """
-    return None if vector is None else _rounded(vector, 7)
-
-
-def _rounded(values: npt.NDArray[np.float32], decimals: int) -> list[float]:
-    return list(np.round(values.astype(np.float64), decimals).tolist())
+def _rounded(values: npt.NDArray[np.float32] | None, decimals: int) -> list[float] | None:
+    """Round numbers; to seven decimals those of a unit vector, whose cosines change by 1e-7."""
+    return None if values is None else [*values.astype(np.float64).round(decimals).tolist()]
 
 
 def _field_texts(path: tuple[str, ...], value: Any) -> Iterator[tuple[tuple[str, ...], str]]:

@@ -204,8 +204,8 @@ def _part_bytes(prepared: Prepared) -> int:
     links = 2 * len(str(document.links))
     dates = _LABEL_BYTES * sum(len(each.facets) + len(each.dates) for each in prepared.labels)
     passages = len(prepared.passages)
-    shared = (passages + 1) * metadata
-    return text + terms + links + dates + shared + passages * (600 + 11 * dimensions)
+    shared = (passages + 1) * metadata + passages * (600 + 11 * dimensions)
+    return text + terms + links + dates + shared
 
 
 def _dimensions(group: Sequence[Prepared]) -> set[int]:

@@ -10,7 +10,9 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import lru_cache
+from itertools import chain
 from threading import Lock
 from typing import Final
 
@@ -187,10 +189,10 @@ UNSTEMMED: Final = "none"
 """Language without stemming, for Chinese, Japanese, Korean, Thai and for code."""
 
 _CACHED_TERMS = 1 << 16
-_CACHED_WORDS = 1 << 15
+_CACHED_WORDS = 1 << 14
 _CACHED_LENGTH = 32
 """Maximum characters of a cached word; longer words rarely recur. As each character of a Chinese
-one begins a term, the caches may take 100 MB; analyzers of all languages share them."""
+one begins a term, the caches may take 100 MB; analyzers of all languages share that of terms."""
 _LATIN_END = 0x250
 _STOP_PIECES = """
     什 什么 什麼 么 麼 怎 怎么 怎麼 怎样 怎樣 么办 麼辦 为什 為什 如何
@@ -240,6 +242,7 @@ class Analyzer:
         self.language = name
         self._stemmer = None if name == UNSTEMMED else snowballstemmer.stemmer(name)
         self._stemming = Lock()  # a Snowball stemmer keeps the word it works on
+        self._known: dict[str, tuple[str, ...]] = {}
         self._stop_terms = frozenset(self.terms(STOP_WORDS.get(name, "")))
         self._stop_pieces = frozenset(_STOP_PIECES.split())
 
@@ -248,12 +251,11 @@ class Analyzer:
 
         A whole precedes its parts. Text without words, numbers or symbols has no terms.
         """
-        found: list[str] = []
-        cached = self._cached
         # Pieces never cross whitespace, so that the terms of a word can be cached.
-        for word in text.split():
-            found += cached(word) if len(word) <= _CACHED_LENGTH else self._of_word(word)
-        return found
+        words, known = text.split(), self._known
+        with suppress(KeyError):
+            return [*chain.from_iterable(map(known.__getitem__, words))]
+        return [term for word in words for term in known.get(word) or self._of_word(word)]
 
     def query_terms(self, text: str) -> list[str]:
         """Return the terms of a query: :meth:`terms` without stop words.
@@ -290,11 +292,14 @@ class Analyzer:
             yield term_of(piece), start, end
 
     def _of_word(self, word: str) -> tuple[str, ...]:
-        return tuple([self._term(piece) for piece, _, _ in pieces(word)])
+        found = tuple([self._term(piece) for piece, _, _ in pieces(word)])
+        if len(word) <= _CACHED_LENGTH:
+            if len(self._known) >= _CACHED_WORDS:
+                self._known.clear()
+            self._known[word] = found
+        return found
 
     # Analyzers live as long as the process, see analyzer_for().
-    _cached = lru_cache(maxsize=_CACHED_WORDS)(_of_word)
-
     @lru_cache(maxsize=_CACHED_TERMS)  # noqa: B019
     def _term(self, piece: str) -> str:
         if piece.isascii():

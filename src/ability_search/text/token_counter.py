@@ -77,18 +77,19 @@ class EstimatedTokens:
         return result
 
 
-_WORD = re.compile(r"\s+|\S+\s*")
+_WIDE = re.compile(rf"\s{{{_SPACES_PER_TOKEN}}}")
+"""Whitespace that counts."""
 _BETWEEN = "\0"
 """A character that does not change the weights of those beside it."""
 _seen: dict[str, bytes] = {}
-"""Weights of words with the whitespace after them, which do not depend on what is beside them."""
+"""Weights of words, which do not depend on the spaces beside them."""
 
 
 def _weights_by_word(text: str) -> npt.NDArray[np.uint8]:
     """Return :func:`_weights`; in a text that is not long, those of words seen before by lookup."""
-    if len(text) > _LONG:
+    if len(text) > _LONG or _WIDE.search(text):
         return _weights(text).astype(np.uint8)
-    words = _WORD.findall(text)
+    words = text.split(" ")
     found = list(map(_seen.get, words))
     if None in found:
         places = [place for place, weights in enumerate(found) if weights is None]
@@ -102,7 +103,7 @@ def _weights_by_word(text: str) -> npt.NDArray[np.uint8]:
             start += len(word) + len(_BETWEEN)
             if len(word) <= _CACHED_LENGTH:
                 _seen[word] = weights
-    return np.frombuffer(b"".join(filter(None, found)), np.uint8)
+    return np.frombuffer(b"\0".join(found), np.uint8)  # type: ignore[arg-type]
 
 
 def _weights(text: str) -> npt.NDArray[np.int32]:

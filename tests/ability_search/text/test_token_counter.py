@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.examples import examples
 from tokenizers import Tokenizer
@@ -67,6 +67,9 @@ def test_the_estimate_is_near_the_true_count_and_seldom_below(
 
 
 @given(st.text(alphabet="aZ9 \t\n.-_가漢éA\ud800\0🙂b1", max_size=80))
+@example("a \n" + "\n" * 20 + " b  c")
+@example("a" + " " * 40 + "b\t" * 20 + " ")
+@example(" a" + " \n" * 20)
 def test_a_word_has_the_weight_that_it_has_alone(text: str) -> None:
     counter = EstimatedTokens()
     again = [counter.cumulative(text).tolist() for _ in range(2)]

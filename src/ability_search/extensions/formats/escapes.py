@@ -63,7 +63,7 @@ def named_format(source: str) -> tuple[str | None, str | None]:
     Without a suffix of text both are ``None``: the text may have been extracted from a PDF.
     """
     name = urlsplit(source).path if "://" in source else source
-    suffix = PurePath(name).suffix.lower()
+    suffix = PurePath(name).suffix.lower() if "." in name else ""
     if language := language_of(name):
         return "code", language
     format = table().by_suffix.get(suffix)

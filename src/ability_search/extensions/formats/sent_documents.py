@@ -51,7 +51,8 @@ def read_document(document: Document, titled: bool, field: str) -> Document:
         given: tuple[str | None, str | None] = document.format, document.language
         format, language = given if any(given) else named_format(document.source)
         text = unescaped(document.content, name=document.source, format=format, language=language)
-        document = replace(document, content=text, format=format, language=language)
+        if (text, format, language) != (document.content, *given):
+            document = replace(document, content=text, format=format, language=language)
     own = {}
     if is_markdown(document.content, document.format, document.language):
         own = markdown_metadata(document.content)

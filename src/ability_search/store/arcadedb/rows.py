@@ -8,12 +8,13 @@ the chunks; all others are rows of the type ``Record``.
 from __future__ import annotations
 
 import base64
+import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, fields
 from functools import cache
+from itertools import chain
 from typing import Any
 
-import numpy as np
 from pydantic.alias_generators import to_camel
 
 from ability_search.collection import Collection
@@ -78,12 +79,11 @@ def packed(params: Mapping[str, Any]) -> dict[str, Any]:
             continue
         for column, type_ in NUMBERS.items():
             lists = [row.get(column) for row in rows]
-            if any(lists):
-                numbers = [number for each in lists for number in each or ()]
-                block = np.array(numbers, "<f4" if type_ == "float" else "<i4")
+            if numbers := [*chain.from_iterable(filter(None, lists))]:
+                block = struct.pack(f"<{len(numbers)}{type_[0]}", *numbers)
                 blocks.setdefault(name, {})[column] = {
                     "type": type_,
-                    "block": base64.b64encode(block.tobytes()).decode("ascii"),
+                    "block": base64.b64encode(block).decode("ascii"),
                     "lengths": [len(each) if each else None for each in lists],
                 }
         if name in blocks:

@@ -71,7 +71,7 @@ class Ruler:
         self._origin = len(above)
         """Offset of the text in the document, below what is in no passage."""
         self._lines = Lines(text)
-        self._lines_above = Lines(above).number(len(above)) - 1
+        self._lines_above = Lines(above).number(len(above)) - 1 if above else 0
         self._most_passages = max_passages
         self._passages = 0
         self.max_tokens = max_tokens

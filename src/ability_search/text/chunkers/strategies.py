@@ -227,7 +227,9 @@ def chunk_markdown(ruler: chunk_packing.Ruler, _language: str | None = None) -> 
 
 def chunk_plain(ruler: chunk_packing.Ruler, _language: str | None = None) -> list[Passage]:
     """Cut a text into paragraphs, or into windows if it is long and hardly has any breaks."""
-    text = ruler.text
+    text, end = ruler.text, len(ruler.text)
+    if ruler.fits(0, end) and not (ruler.preface(0)[0] or "\f" in text or text != text.strip()):
+        return [ruler.passage(chunk_packing.Packed(0, end, ruler.estimate(0, end), ()))]
     if len(text) > _UNBROKEN:
         breaks = sum(1 for _ in _NEWLINE.finditer(text))
         breaks += sum(1 for _ in boundaries.sentences(text, 0, len(text)))

@@ -122,7 +122,7 @@ def format_of(name: str, data: bytes) -> str | None:
 
 def language_of(name: str) -> str | None:
     """Return the programming language of a file by its suffix; ``None`` if unknown."""
-    return LANGUAGES.get(PurePath(name).suffix.lower())
+    return LANGUAGES.get(PurePath(name).suffix.lower()) if "." in name else None
 
 
 def _detect(data: bytes) -> tuple[str | None, str]:

@@ -36,6 +36,14 @@ def test_every_kind_of_blank_line_separates_paragraphs(gap: str) -> None:
     ]
 
 
+@given(st.text(alphabet="aB. \n\t\f\u2029数", max_size=60), st.integers(1, 40))
+def test_plain_text_that_fits_is_the_chunk_that_its_paragraphs_are_packed_into(
+    text: str, max_tokens: int
+) -> None:
+    whole = chunk(text, format="text", max_tokens=max_tokens)
+    assert whole == paragraphs(text, max_tokens)
+
+
 def test_a_long_paragraph_is_cut_at_sentences() -> None:
     text = "The cat sat on the mat. " * 20
     contents = [each.content for each in paragraphs(text, 30)]
