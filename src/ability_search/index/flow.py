@@ -119,9 +119,9 @@ class Flow:
         waiting = iter(documents)
         splitters = max((each.concurrency for each in self._derivations), default=1)
         while not self._broken and (some := list(islice(waiting, splitters))):
+            await asyncio.sleep(0)
             steps = map(self._prepared, some)
             found = await asyncio.gather(*steps) if len(some) > 1 else [await next(steps)]
-            await asyncio.sleep(0)
             for prepared in found:
                 if prepared is not None and not prepared.missing:
                     await self._finished.put(prepared)
