@@ -12,7 +12,6 @@ from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import chain
-from threading import get_ident
 from typing import Any, NamedTuple
 
 import jpype
@@ -32,7 +31,7 @@ _ANYTHING = "java.lang.Object"
 _TEXT = "java.lang.String"
 _REAL = jpype.JFloat
 _TERMS = "com.arcadedb.function.sql.vector.SparseVector"
-_REFERENCE = "java.util.concurrent.atomic.AtomicReference"
+_OF_THREAD = "java.lang.ThreadLocal"
 _KEPT = 256
 """Properties whose function is kept."""
 
@@ -312,7 +311,7 @@ class _Java:
 
     def products(self, rids: Any, by: Compared) -> dict[str, float]:
         """Return the dot products of the terms of documents with some, as the SQL function does."""
-        held, texts = self._products_of(tuple(by.properties), get_ident())
+        held, texts = self._products_of(tuple(by.properties))
         held.set(self._terms(self.integers(by.ids), self.floats(by.weights)))
         return dict(zip(*_columns(texts.apply(rids)), strict=True))
 
@@ -340,14 +339,14 @@ class _Java:
         both = self._of_one(concat, [shown, self._chain(number, written, after_space)])
         return self._each(rid, self._to_list), self._each(both, self._joining)
 
-    def _products(self, properties: Sequence[str], _thread: int) -> tuple[Any, Any]:
-        """Return a reference, and the function of record ids for products with what it holds.
+    def _products(self, properties: Sequence[str]) -> tuple[Any, Any]:
+        """Return a variable of threads, and the function of record ids for products with its value.
 
-        Each thread has its own. One made for each call would never be compiled.
+        A function made for each call, or each thread, would hardly ever be compiled.
         """
-        held, made = jpype.JClass(_REFERENCE)(), self._made(_TERMS, self.integers, self.floats)
+        held, made = jpype.JClass(_OF_THREAD)(), self._made(_TERMS, self.integers, self.floats)
         terms = self._of_document(made, properties)
-        other = self._method(_REFERENCE, "get", _ANYTHING).bindTo(held)
+        other = self._method(_OF_THREAD, "get", _ANYTHING).bindTo(held)
         other = other.asType(self._type(self._terms.class_))
         dot = self._method(_TERMS, "dotProduct", _REAL, _TERMS)
         product = self._chain(self._document, terms, self._handles.collectArguments(dot, 1, other))
