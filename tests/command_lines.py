@@ -37,7 +37,7 @@ def problem(words: Sequence[str]) -> str | None:
         if rest[0] not in command.commands:
             if not isinstance(command, DefaultGroup):
                 return f"no command {' '.join([*names, rest[0]])}"
-            rest.insert(0, command.default_command)
+            rest.insert(0, next(iter(command.commands)))
         names.append(rest.pop(0))
         command = command.commands[names[-1]]
     if rest == ["--help"]:

@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 DirectoryArgument = Annotated[Path, typer.Argument(metavar="DIR", help="Directory.")]
-ReplaceOption = Annotated[
-    bool, typer.Option("--replace", help="Replace a collection that is not empty.")
-]
+ReplaceOption = Annotated[bool, "Replace a collection that is not empty."]
 
 
 def with_artifacts(
@@ -251,15 +249,11 @@ def _show(done: str, summary: Mapping[str, Any], *, as_json: bool = False) -> No
 class ArtifactChoice:
     """Options of `search` for an artifact in place of a collection."""
 
-    artifact: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Search an artifact instead; it is imported once."),
-    ] = None
+    artifact: Annotated[Path | None, "Search an artifact instead; it is imported once.", "DIR"] = (
+        None
+    )
     own: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR", help="Prefer this artifact of your own if its revision and model match."
-        ),
+        Path | None, "Prefer this artifact of your own if its revision and model match.", "DIR"
     ] = None
 
     def apply(self, request: dict[str, Any], *, broker: str | None, hidden: bool) -> Sequence[str]:

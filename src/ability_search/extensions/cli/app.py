@@ -33,7 +33,7 @@ from ability_search.config.loader import chosen_extensions
 from ability_search.errors import ConfigurationError, SearchError
 from ability_search.extension import load, loaded
 from ability_search.extensions.cli import output
-from ability_search.extensions.cli.parameters import derived_options
+from ability_search.extensions.cli.parameters import JsonOption, derived_options
 from kadi_client import KadiError
 from kadi_client import errors as kadi
 from kadi_client.tools import validation_text
@@ -151,17 +151,11 @@ def argument_name(param: Any) -> str:
 class DefaultGroup(TyperGroup):
     """A command group whose first command is the default."""
 
-    @property
-    def default_command(self) -> str:
-        """Return the name of the default command."""
-        return next(iter(self.commands))
-
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Insert the default command unless the first argument names a command."""
-        known = (*self.commands, *ctx.help_option_names)
-        return super().parse_args(
-            ctx, args if not args or args[0] in known else [self.default_command, *args]
-        )
+        if args and args[0] not in (*self.commands, *ctx.help_option_names):
+            args = [next(iter(self.commands)), *args]
+        return super().parse_args(ctx, args)
 
 
 def new_group(help: str, *, cls: type[TyperGroup] = TyperGroup, **options: Any) -> typer.Typer:
@@ -189,8 +183,9 @@ def command(group: typer.Typer, name: str) -> Callable[[F], F]:
     """Add a function to a group; its docstring is the help, the example keeps its layout.
 
     A parameter whose type is annotated with a text is an option with this help, or an argument if
-    it has no default. One whose type is a dataclass stands for one option for each of its fields;
-    so does one whose type is a model of fields of a tool, whose options are derived from these.
+    it has no default; a second text is its metavar. One whose type is a dataclass stands for one
+    option for each of its fields; so does one whose type is a model of fields of a tool, whose
+    options are derived from these.
     """
 
     def add(function: F) -> F:
@@ -252,10 +247,11 @@ def _described(parameter: inspect.Parameter) -> inspect.Parameter:
     kind, *about = get_args(parameter.annotation) or [None]
     if get_origin(parameter.annotation) is not Annotated or not isinstance(about[0], str):
         return parameter
+    shown: dict[str, Any] = dict(zip(("help", "metavar"), about, strict=False))
     if parameter.default is parameter.empty:
-        info: Any = typer.Argument(help=about[0])
+        info: Any = typer.Argument(**shown)
     else:
-        info = typer.Option(f"--{parameter.name.replace('_', '-')}", help=about[0])
+        info = typer.Option(f"--{parameter.name.replace('_', '-')}", **shown)
     annotated: Any = Annotated
     return parameter.replace(annotation=annotated[kind, info])
 
@@ -276,9 +272,7 @@ def root(
 
 
 @command(app, "extensions")
-def extensions(
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-) -> None:
+def extensions(as_json: JsonOption = False) -> None:
     """List the extensions that are loaded, where each comes from, and what it adds.
 
     The setting `extensions` leaves one out, or loads one that is off by default.

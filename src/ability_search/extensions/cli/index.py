@@ -47,9 +47,7 @@ class GivenText:
         str | None, "Source of the text.  [default: its title, or else a hash of it]"
     ] = None
     title: Annotated[str | None, "Title of the text."] = None
-    metadata: Annotated[str | None, typer.Option(metavar="JSON", help="Metadata of the text.")] = (
-        None
-    )
+    metadata: Annotated[str | None, "Metadata of the text.", "JSON"] = None
 
     def document(self, paths: Sequence[Path], unfit: Mapping[str, Any]) -> dict[str, Any]:
         """Return the document of the text, or of standard input; empty if files are to be read.

@@ -31,9 +31,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 TimeoutOption = Annotated[
     float, typer.Option("--timeout", metavar="SECONDS", min=0.1, help="Timeout of a call.")
 ]
-DataDirOption = Annotated[
-    Path | None, typer.Option("--data-dir", help="Data directory.  [default: data_dir]")
-]
+DataDirOption = Annotated[Path | None, "Data directory.  [default: data_dir]"]
 
 
 def _collection_name(name: str | None) -> str | None:
@@ -70,18 +68,8 @@ FilterOption = Annotated[
     str | None,
     typer.Option("--filter", metavar="JSON", help='Filter, such as {"metadata.lang": "en"}.'),
 ]
-IncludeOption = Annotated[
-    list[str] | None,
-    typer.Option(metavar="PATTERN", help="Include only these files (gitignore syntax)."),
-]
-ExcludeOption = Annotated[
-    list[str] | None, typer.Option(metavar="PATTERN", help="Skip these files.")
-]
-ModelOption = Annotated[str | None, typer.Option(help="Embedding model.")]
-RevisionOption = Annotated[
-    str | None, typer.Option(help="Revision of the sources.  [default: a hash of their texts]")
-]
-
+ModelOption = Annotated[str | None, "Embedding model."]
+RevisionOption = Annotated[str | None, "Revision of the sources.  [default: a hash of their texts]"]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 SupervisedOption = Annotated[bool, typer.Option("--supervised", hidden=True)]
 WaitOption = Annotated[
@@ -98,8 +86,10 @@ class Patterns:
         "Make sources relative to this directory.  [default: that of the sources in the"
         " collection, or else the working directory if it is above PATH, or else PATH's parent]",
     ] = None
-    include: IncludeOption = None
-    exclude: ExcludeOption = None
+    include: Annotated[
+        list[str] | None, "Include only these files (gitignore syntax).", "PATTERN"
+    ] = None
+    exclude: Annotated[list[str] | None, "Skip these files.", "PATTERN"] = None
 
 
 def host_option(setting: str, about: str = "Address to listen on.") -> Any:
@@ -107,9 +97,9 @@ def host_option(setting: str, about: str = "Address to listen on.") -> Any:
     return typer.Option("--host", help=f"{about}  [default: {setting}]")
 
 
-def port_option(flag: str, about: str) -> Any:
+def port_option(default: str, about: str = "Port to listen on, 0 for a free one.") -> Any:
     """Return an option for a port number; 0 chooses a free port."""
-    return typer.Option(flag, min=0, max=65535, help=about)
+    return typer.Option(min=0, max=65535, help=f"{about}  [default: {default}]")
 
 
 def json_object(text: str, option: str) -> dict[str, Any]:

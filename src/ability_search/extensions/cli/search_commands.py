@@ -34,18 +34,9 @@ _FLAGS = {
 """Options that are not named like their field."""
 _SNIPPET = 300
 _LEAD = 60
-SemanticOption = Annotated[
-    bool, typer.Option("--semantic", help="Semantic search only; fails without an embedder.")
-]
 FromOption = Annotated[
     str | None,
     typer.Option("--from", metavar="DAY", help="First day of the period that hits are about."),
-]
-LiteralOption = Annotated[
-    bool, typer.Option("--literal", help="Ignore dates and exclusions in the query text.")
-]
-DebugOption = Annotated[
-    bool, typer.Option("--debug", help="Print mode, model, timings and the reason of a fallback.")
 ]
 LimitOption = Annotated[
     int, typer.Option("--limit", "-k", "--k", min=1, help="Maximum number of results.")
@@ -83,15 +74,15 @@ def search(
     query: Annotated[str, "Query text."],
     collection: parameters.AllCollectionsOption = None,
     k: LimitOption = 10,
-    semantic: SemanticOption = False,
+    semantic: Annotated[bool, "Semantic search only; fails without an embedder."] = False,
     keyword: Annotated[bool, "Keyword search only."] = False,
     hybrid: Annotated[bool, "Both (the default)."] = False,
     min_score: MinScoreOption = None,
     condition: parameters.FilterOption = None,
     start: FromOption = None,
     end: Annotated[str | None, typer.Option("--to", metavar="DAY", help="Last such day.")] = None,
-    literal: LiteralOption = False,
-    debug: DebugOption = False,
+    literal: Annotated[bool, "Ignore dates and exclusions in the query text."] = False,
+    debug: Annotated[bool, "Print mode, model, timings and the reason of a fallback."] = False,
     calling: CallOptions = CALL,
     **options: Any,
 ) -> None:

@@ -67,13 +67,8 @@ def run(
             "--output", "-o", metavar="PATH", help="Save the run to a .json file or a directory."
         ),
     ] = None,
-    up: Annotated[
-        bool, typer.Option("--up", help="Start a separate stack even if one is running.")
-    ] = False,
-    data_dir: Annotated[
-        Path | None,
-        typer.Option("--data-dir", help="Data of that stack.  [default: eval in cache_dir]"),
-    ] = None,
+    up: Annotated[bool, "Start a separate stack even if one is running."] = False,
+    data_dir: Annotated[Path | None, "Data of that stack.  [default: eval in cache_dir]"] = None,
     broker: BrokerOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -153,12 +148,9 @@ def compare(
     a: Annotated[Path, typer.Argument(metavar="A", help="Baseline run.")],
     b: Annotated[Path, typer.Argument(metavar="B", help="Run to compare with the baseline.")],
     mode: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MODE", help="Mode, or MODE:MODE for A and B.  [default: hybrid if in both]"
-        ),
+        str | None, "Mode, or MODE:MODE for A and B.  [default: hybrid if in both]", "MODE"
     ] = None,
-    metric: Annotated[str, typer.Option(help="Metric for categories and queries.")] = "nDCG@10",
+    metric: Annotated[str, "Metric for categories and queries."] = "nDCG@10",
     queries: Annotated[
         int, typer.Option(min=0, help="Number of most improved and most worsened queries to list.")
     ] = 5,

@@ -51,9 +51,7 @@ def _checked_fields(text: str) -> str:
 class EvaluationOptions:
     """Options of an evaluation, as of the command."""
 
-    mode: Annotated[
-        list[Mode] | None, typer.Option(help="Search mode, repeatable.  [default: all three]")
-    ] = None
+    mode: Annotated[list[Mode] | None, "Search mode, repeatable.  [default: all three]"] = None
     limit: Annotated[int, typer.Option(min=1, max=1000, help="Documents ranked per query.")] = 100
     options: Annotated[
         str,
@@ -69,18 +67,14 @@ class EvaluationOptions:
             help="Reference date of queries without one.  [default: now]",
         ),
     ] = None
-    name: Annotated[
-        str | None, typer.Option(help="Name of the run.  [default: the directory's name]")
-    ] = None
+    name: Annotated[str | None, "Name of the run.  [default: the directory's name]"] = None
     collection: Annotated[
         str | None,
         typer.Option(
             "--collection", "-c", help="Collection to index into.  [default: named by its hash]"
         ),
     ] = None
-    fresh: Annotated[
-        bool, typer.Option("--fresh", help="Delete the collection and index the corpus again.")
-    ] = False
+    fresh: Annotated[bool, "Delete the collection and index the corpus again."] = False
     concurrency: Annotated[int, typer.Option(min=1, max=16, help="Concurrent queries.")] = 2
     timeout: TimeoutOption = LONG_SECONDS
 

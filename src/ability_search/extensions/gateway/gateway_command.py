@@ -43,10 +43,7 @@ _BROKER_SECONDS = 1.0
 @command(app, "gateway")
 def gateway(
     host: Annotated[str | None, host_option("gateway_host")] = None,
-    port: Annotated[
-        int | None,
-        port_option("--port", "Port to listen on, 0 for a free one.  [default: gateway_port]"),
-    ] = None,
+    port: Annotated[int | None, port_option("gateway_port")] = None,
     wait: WaitOption = 30.0,
     supervised: SupervisedOption = False,
 ) -> None:

@@ -49,9 +49,7 @@ _FATES = ("completed", "failed", "timed_out", "cancelled", "provider_lost")
 
 @command(app, "backplane")
 def backplane(
-    port: Annotated[
-        int, port_option("--port", "Port to listen on, 0 for a free one.  [default: 4222]")
-    ] = 4222,
+    port: Annotated[int, port_option("4222")] = 4222,
     supervised: SupervisedOption = False,
 ) -> None:
     """Run a NATS server for the brokers of this machine until stopped.
@@ -128,10 +126,7 @@ def require_nats_server() -> str:
 @command(app, "broker")
 def broker(
     host: Annotated[str | None, host_option("local_broker_host")] = None,
-    port: Annotated[
-        int | None,
-        port_option("--port", "Port to listen on, 0 for a free one.  [default: local_broker_port]"),
-    ] = None,
+    port: Annotated[int | None, port_option("local_broker_port")] = None,
     supervised: SupervisedOption = False,
 ) -> None:
     """Run a broker for this machine until stopped.

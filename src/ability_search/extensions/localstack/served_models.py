@@ -198,10 +198,7 @@ def default(context: typer.Context) -> None:
 def serve(
     host: Annotated[str | None, host_option("model_http_host", "Address of the HTTP API.")] = None,
     port: Annotated[
-        int | None,
-        port_option(
-            "--port", "Port of the HTTP API, 0 for a free one.  [default: model_http_port]"
-        ),
+        int | None, port_option("model_http_port", "Port of the HTTP API, 0 for a free one.")
     ] = None,
     wait: WaitOption = 30.0,
     supervised: SupervisedOption = False,
@@ -326,14 +323,8 @@ def list_models(as_json: JsonOption = False) -> None:
 def pull(
     name: Annotated[str, "Repository on the hub: owner/model."],
     revision: Annotated[str, "Branch, tag or commit."] = "main",
-    graph: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="ONNX file to use if there are several."),
-    ] = None,
-    endpoint: Annotated[
-        str | None,
-        typer.Option(metavar="URL", help="Address of the hub.  [default: the public one]"),
-    ] = None,
+    graph: Annotated[str | None, "ONNX file to use if there are several.", "FILE"] = None,
+    endpoint: Annotated[str | None, "Address of the hub.  [default: the public one]", "URL"] = None,
 ) -> None:
     """Download an ONNX model from a hub; the next pull resumes an interrupted one.
 

@@ -47,16 +47,12 @@ class StackOptions:
     port: Annotated[
         int | None,
         port_option(
-            "--port",
-            "Port of the broker, several use the following ports; 0 for free ports."
-            "  [default: local_broker_port]",
+            "local_broker_port",
+            "Port of the broker, several use the following ports; 0 for free ports.",
         ),
     ] = None
     models_port: Annotated[
-        int | None,
-        port_option(
-            "--models-port", "Port of the embeddings HTTP API.  [default: model_http_port]"
-        ),
+        int | None, port_option("model_http_port", "Port of the embeddings HTTP API.")
     ] = None
     brokers: Annotated[
         int,
@@ -68,18 +64,15 @@ class StackOptions:
     memory: Annotated[bool, "Keep everything in memory, without a database."] = False
     no_models: Annotated[bool, "Use an embedder that is elsewhere."] = False
     gateway_port: Annotated[
-        int | None,
-        port_option(
-            "--gateway-port", "Port of the gateway (HTTP and MCP).  [default: gateway_port]"
-        ),
+        int | None, port_option("gateway_port", "Port of the gateway (HTTP and MCP).")
     ] = None
     no_gateway: Annotated[bool, "Do not start a gateway."] = False
     metrics_port: Annotated[
         int | None,
         port_option(
-            "--metrics-port",
+            "metrics_port, else 0",
             "Port of the broker's metrics; the other components use the following ports."
-            " 0 for free ports.  [default: metrics_port, else 0]",
+            " 0 for free ports.",
         ),
     ] = None
 

@@ -9,8 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from ability_search.client.trust import MODEL_APIS, require_trusted
 from ability_search.config.schema import Settings
 from ability_search.errors import first_failure
@@ -27,9 +25,7 @@ from ability_search.extensions.gateway.settings import Gateway, McpProfile
 _START_SECONDS = 150.0
 """Seconds that a call waits for the stack; the first start of the model builds its graph."""
 
-ProfileOption = Annotated[
-    McpProfile | None, typer.Option(help="How the tools are listed.  [default: mcp_profile]")
-]
+ProfileOption = Annotated[McpProfile | None, "How the tools are listed.  [default: mcp_profile]"]
 
 
 @command(app, "mcp")

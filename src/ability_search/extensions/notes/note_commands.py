@@ -120,15 +120,9 @@ def _print_paths(found: Mapping[str, Any]) -> None:
 @command(app, "consolidate")
 def consolidate(
     collection: CollectionArgument,
-    apply: Annotated[
-        bool, typer.Option("--apply", help="Set duplicates aside and add the missing links.")
-    ] = False,
-    undo: Annotated[
-        bool, typer.Option("--undo", help="Take back what the last --apply changed.")
-    ] = False,
-    judge: Annotated[
-        Judge, typer.Option(help="Who decides on contradictions: `chat` is a language model.")
-    ] = "rules",
+    apply: Annotated[bool, "Set duplicates aside and add the missing links."] = False,
+    undo: Annotated[bool, "Take back what the last --apply changed."] = False,
+    judge: Annotated[Judge, "Who decides on contradictions: `chat` is a language model."] = "rules",
     options: CallOptions = LONG_CALL,
 ) -> None:
     """Report duplicates, contradictions, stale notes and missing links.

@@ -127,7 +127,7 @@ def task_list(
 @command(task, "update")
 def task_update(
     identifier: IdArgument,
-    text: Annotated[str | None, typer.Option("--text", help="New text.")] = None,
+    text: Annotated[str | None, "New text."] = None,
     status: StatusOption = None,
     *,
     target: SessionTarget,
@@ -165,9 +165,7 @@ def task_delete(identifier: IdArgument, *, target: SessionTarget) -> None:
 def history_add(
     role: Annotated[str, typer.Argument(help="Who speaks, such as user.")],
     text: TextArgument,
-    time: Annotated[
-        str | None, typer.Option("--time", help="When it was said.  [default: now]")
-    ] = None,
+    time: Annotated[str | None, "When it was said.  [default: now]"] = None,
     *,
     target: SessionTarget,
 ) -> None:
@@ -244,12 +242,8 @@ def erase(
     session: Annotated[
         str, typer.Option("--session", "-s", help="Session of the agent, or * for all of them.")
     ] = DEFAULT,
-    before: Annotated[
-        str | None, typer.Option("--before", metavar="DATE", help="Delete only what is older.")
-    ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only count what would be deleted.")
-    ] = False,
+    before: Annotated[str | None, "Delete only what is older.", "DATE"] = None,
+    dry_run: Annotated[bool, "Only count what would be deleted."] = False,
     yes: YesOption = False,
     calling: CallOptions = _ERASURE,
 ) -> None:

@@ -118,6 +118,14 @@ def test_examples_are_shown_as_they_are_laid_out() -> None:
     )
 
 
+def test_the_second_text_of_an_annotation_is_the_metavar() -> None:
+    params = {each.name: each for each in COMMANDS["memory", "erase"].params}
+    before, dry_run = params["before"], params["dry_run"]
+    assert (before.opts, before.metavar) == (["--before"], "DATE")
+    assert before.help == "Delete only what is older."
+    assert (dry_run.opts, dry_run.metavar) == (["--dry-run"], None)
+
+
 def test_help_lists_the_exit_codes() -> None:
     shown = CliRunner().invoke(all_commands(), ["--help"])
     assert "Exit codes: 0 done, 1 failed" in " ".join(shown.output.split())
