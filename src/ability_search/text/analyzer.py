@@ -189,7 +189,7 @@ UNSTEMMED: Final = "none"
 """Language without stemming, for Chinese, Japanese, Korean, Thai and for code."""
 
 _CACHED_TERMS = 1 << 16
-_CACHED_WORDS = 1 << 14
+_CACHED_WORDS = 1 << 15
 _CACHED_LENGTH = 32
 """Maximum characters of a cached word; longer words rarely recur. As each character of a Chinese
 one begins a term, the caches may take 100 MB; analyzers of all languages share that of terms."""
