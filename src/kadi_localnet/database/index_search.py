@@ -290,9 +290,11 @@ class _Java:
         self.documents = self._each(self._document, self._to_list)
         second = self._method(pair, "getSecond", _ANYTHING)
         distance = self._chain(second, self._method("java.lang.Number", "floatValue", _REAL))
-        self._near = self._ranked(self._method(pair, "getFirst", _ANYTHING), distance)
+        first = self._method(pair, "getFirst", _ANYTHING)
+        self._near = self._each(first, self._to_list), self._texts(first, distance)
+        rid = self._method(ranked, "rid", "com.arcadedb.database.RID")
         score = self._method(ranked, "score", _REAL)
-        self._scored = self._ranked(self._method(ranked, "rid", "com.arcadedb.database.RID"), score)
+        self._scored = self._each(rid, self._to_list), self._texts(rid, score)
         found, id_ = self._method(result, "getIdentity", optional), (optional, "get", _ANYTHING)
         self.identity = self._called(self._chain(found, self._method(*id_)))
 
@@ -325,8 +327,8 @@ class _Java:
 
     # Functions
 
-    def _ranked(self, rid: Any, number: Any) -> tuple[Any, Any]:
-        """Return functions of items for their record ids, and for a text of :func:`_columns`.
+    def _texts(self, rid: Any, number: Any) -> Any:
+        """Return the function of items for a text of :func:`_columns`.
 
         Args:
             rid: Handle from an item to its record id.
@@ -337,7 +339,7 @@ class _Java:
         written = self._method(_TEXT, "valueOf", _TEXT, _REAL, static=True)
         shown = self._chain(rid, self._method(_ANYTHING, "toString", _TEXT))
         both = self._of_one(concat, [shown, self._chain(number, written, after_space)])
-        return self._each(rid, self._to_list), self._each(both, self._joining)
+        return self._each(both, self._joining)
 
     def _products(self, properties: Sequence[str]) -> tuple[Any, Any]:
         """Return a variable of threads, and the function of record ids for products with its value.
@@ -350,7 +352,7 @@ class _Java:
         other = other.asType(self._type(self._terms.class_))
         dot = self._method(_TERMS, "dotProduct", _REAL, _TERMS)
         product = self._chain(self._document, terms, self._handles.collectArguments(dot, 1, other))
-        return held, self._ranked(self._handles.identity(_class(_ANYTHING)), product)[1]
+        return held, self._texts(self._handles.identity(_class(_ANYTHING)), product)
 
     def _rows(self, columns: Sequence[str]) -> Any:
         """Return the function of documents for the JSON arrays of some properties in UTF-8."""
@@ -386,10 +388,8 @@ class _Java:
     def _of_one(self, made: Any, parts: Sequence[Any]) -> Any:
         """Return a handle of several arguments as one of one, of which the parts make them."""
         one, type_ = _class(_ANYTHING), made.type()
-        taken = [
-            part.asType(self._type(type_.parameterType(place), one))
-            for place, part in enumerate(parts)
-        ]
+        pairs = zip(parts, type_.parameterList(), strict=True)
+        taken = [part.asType(self._type(kind, one)) for part, kind in pairs]
         filtered = self._handles.filterArguments(made, 0, taken)
         same = self.integers([0] * len(parts))
         return self._handles.permuteArguments(filtered, self._type(type_.returnType(), one), same)
