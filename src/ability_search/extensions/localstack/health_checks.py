@@ -383,7 +383,7 @@ async def _embedded(client: ToolClient, model: str) -> int:
     connection = client.connection
     once = client.settings.embedding.model_copy(update={"attempts": 1})
     settings = replace(client.settings, embedding=once)
-    servers = ModelServers(settings, connection.invoke, providers=connection.providers)
+    servers = ModelServers(settings, connection.invoke, agents=connection.agents)
     async with servers.embedder() as embedder:
         vectors = await embedder.embed(model, ["doctor"], timeout=_CALL_SECONDS)
     return int(vectors.shape[1])
@@ -421,8 +421,8 @@ async def _check_models(
 async def _reranking(client: ToolClient) -> str:
     """Rerank two texts; return the model."""
     require_trusted(client.settings, os.environ, RerankerSettings)
-    invoke, providers = client.connection.invoke, client.connection.providers
-    servers = ModelServers(client.settings, invoke, providers=providers)
+    connection = client.connection
+    servers = ModelServers(client.settings, connection.invoke, agents=connection.agents)
     async with servers.reranker() as reranker:
         texts = ("A doctor finds out what is wrong.", "Lunch is at noon.")
         await reranker.rerank(None, "What does a doctor do?", texts, timeout=_CALL_SECONDS)
