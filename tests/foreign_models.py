@@ -21,6 +21,7 @@ A test starts it as often as it likes, and reads in ``received`` what came in::
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -28,7 +29,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
 
-from kadi_client import Call, Connection, Tool
+from kadi_client import Call, Connection, Identity, Tool
 
 DIMENSIONS = 64
 ANY = {"type": "object"}
@@ -45,9 +46,15 @@ class ForeignModels:
     """API key that requests must have."""
     failure: str = ""
     """Message of the error that every request is answered with, if any."""
+    identity: Identity | None = None
+    """A stored identity, under which it has the same agent id at every start."""
+    gate: asyncio.Event | None = None
+    """Answers wait for it."""
     tools: Sequence[str] = ("create-embedding", "rerank", "chat-completion")
     received: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     """Name of the tool and input of each request, whichever agent id it came to."""
+    arrivals: asyncio.Queue[str] = field(default_factory=asyncio.Queue)
+    """Name of the tool of each request, to wait for one."""
     ids: list[str] = field(default_factory=list)
     """The agent ids of all starts, the latest one last."""
 
@@ -61,7 +68,12 @@ class ForeignModels:
         """Run it under a new agent id; at the end it leaves at once, whatever it works on."""
         offered = [Tool(name, "Of models.", ANY, self._handler(name)) for name in self.tools]
         connection = Connection(
-            url, name=self.name, networks=list(self.networks), tools=offered, grace=0.0
+            url,
+            name=self.name,
+            networks=list(self.networks),
+            tools=offered,
+            identity=self.identity,
+            grace=0.0,
         )
         async with connection:
             self.ids.append(connection.agent_id)
@@ -70,6 +82,9 @@ class ForeignModels:
     def _handler(self, tool: str) -> Any:
         async def handle(tool_input: dict[str, Any], _call: Call) -> Any:
             self.received.append((tool, tool_input))
+            self.arrivals.put_nowait(tool)
+            if self.gate is not None:
+                await self.gate.wait()
             return self.answer(tool, tool_input)
 
         return handle

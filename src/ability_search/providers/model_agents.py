@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ability_search.config.trusted_agent import TrustedAgent
-from ability_search.errors import SearchError
 from ability_search.ports import Agents
 from kadi_client.errors import NoProvider
 from kadi_client.tools import Agent
@@ -25,6 +24,25 @@ _UNTRUSTED_SECONDS = 10.0
 Somebody has to decide about that, so a query does not wait for it."""
 _NAME_LENGTH = 64
 """Maximum characters of an agent's name in an error."""
+
+
+class NoAgent(NoProvider):
+    """There is no agent that requests may go to.
+
+    Attributes:
+        hint: What to do about it; ``None`` for the usual hint of the service.
+        away: Whether the agent is away, so that it may come back by itself.
+    """
+
+    def __init__(self, message: str, hint: str | None = None, *, away: bool = False) -> None:
+        super().__init__(message)
+        self.hint = hint
+        self.away = away
+
+    @property
+    def retry_after(self) -> float:
+        """Seconds after which a request may be repeated."""
+        return ABSENT_SECONDS if self.away else _UNTRUSTED_SECONDS
 
 
 def shown_agents(agents: Iterable[Agent]) -> str:
@@ -69,8 +87,7 @@ def choose_agent(
         before: The agent that the key went to before.
 
     Raises:
-        SearchError: of the service, caused by a :class:`NoProvider`, if there is no such agent, or
-            if several agents fit.
+        NoAgent: if there is no such agent, or if several agents fit.
     """
     agents = {agent.id: agent for agent in offers if agent.id}
     if trusted is not None:
@@ -78,46 +95,44 @@ def choose_agent(
     if before is not None and before.id in agents:
         return agents[before.id]
     if trusted is not None and not agents:
-        raise _no_trusted_agent(offers, service, trusted)
+        raise _no_trusted(offers, service, trusted)
     if trusted is None and before is not None:
         raise _replaced(offers, service, before)
     if len(agents) > 1:
         raise _several(agents, service, trusted)
     if not offers:
         problem = f"no agent on the networks of this worker offers {service.tool}"
-        raise _unavailable(service, problem, retry_after=ABSENT_SECONDS)
+        raise NoAgent(problem, away=True)
     return next(iter(agents.values()), None)
 
 
-def _no_trusted_agent(
-    offers: Sequence[Agent], service: Service, trusted: TrustedAgent
-) -> SearchError:
+def _no_trusted(offers: Sequence[Agent], service: Service, trusted: TrustedAgent) -> NoAgent:
     setting = service.agent_setting
     problem = f"{trusted.described} ({setting}) does not offer {service.tool}"
     others = f"offered by {shown_agents(offers)}" if offers else "nobody else does, either"
     hint = f"Start that agent, or correct {setting}."
     if trusted.network:
         hint += f" This worker and the agent must have joined the network {trusted.network!r}."
-    return _unavailable(service, f"{problem}; {others}", hint, retry_after=ABSENT_SECONDS)
+    return NoAgent(f"{problem}; {others}", hint, away=True)
 
 
-def _replaced(offers: Sequence[Agent], service: Service, before: Agent) -> SearchError:
+def _replaced(offers: Sequence[Agent], service: Service, before: Agent) -> NoAgent:
     problem = f"the API key went to {_shown(before)}, which does not offer {service.tool} any more"
     if not offers:
         problem += ", and nobody else does"
-        return _unavailable(service, problem, retry_after=ABSENT_SECONDS)
+        return NoAgent(problem, away=True)
     hint = (
         "If the agent that offers it now is the right one, restart the worker, or name the agent"
         f" in {service.agent_setting}: NAME@NETWORK on a network that only your agents can join,"
         " or its id."
     )
     problem += f"; it is now offered by {shown_agents(offers)}, to whom the key is not sent"
-    return _unavailable(service, problem, hint, retry_after=_UNTRUSTED_SECONDS)
+    return NoAgent(problem, hint)
 
 
 def _several(
     agents: Mapping[str, Agent], service: Service, trusted: TrustedAgent | None
-) -> SearchError:
+) -> NoAgent:
     listed = shown_agents(agents.values())
     setting = service.agent_setting
     if trusted is None:
@@ -134,15 +149,7 @@ def _several(
             " requests go to none of them"
         )
         hint = f"Stop all but one of them, or name one by its id in {setting}."
-    return _unavailable(service, problem, hint, retry_after=_UNTRUSTED_SECONDS)
-
-
-def _unavailable(
-    service: Service, problem: str, hint: str | None = None, *, retry_after: float
-) -> SearchError:
-    error = service.unavailable(problem, hint=hint, retry_after=retry_after)
-    error.__cause__ = NoProvider(problem)
-    return error
+    return NoAgent(problem, hint)
 
 
 @dataclass(slots=True, eq=False)
@@ -177,7 +184,7 @@ class Receiver:
         """Return the id of the agent; ``None`` if the broker does not say which agents there are.
 
         Raises:
-            SearchError: as :func:`choose_agent`.
+            NoAgent: as :func:`choose_agent`.
             KadiError: if the broker does not list its tools.
         """
         called_at = time.monotonic()

@@ -15,7 +15,7 @@ from pydantic import SecretStr
 from ability_search.config.trusted_agent import TrustedAgent
 from ability_search.errors import SearchError
 from ability_search.ports import Agents, Invoke
-from ability_search.providers.model_agents import ABSENT_SECONDS, Receiver
+from ability_search.providers.model_agents import ABSENT_SECONDS, NoAgent, Receiver
 from ability_search.providers.provider_errors import (
     TEMPORARY,
     WRONG_ADDRESS,
@@ -146,7 +146,9 @@ class OverBroker:
     agents: Agents | None = None
     trusted: TrustedAgent | None = None
     _receiver: Receiver | None = field(init=False, default=None)
-    _serving: dict[Any, str] = field(default_factory=dict)
+    _answered: bool = field(init=False, default=False)
+    """Whether there has been an answer."""
+    _serving: dict[Any, str] = field(init=False, default_factory=dict)
     """An agent that has a model, by models that another agent does not have."""
 
     def __post_init__(self) -> None:
@@ -157,15 +159,16 @@ class OverBroker:
         """Send a request, see :class:`Transport`."""
         ends = time.monotonic() + timeout
         try:
-            answer = await self._answer(request, ends)
-            if isinstance(answer, Objection) and answer.refusal == "absent":
-                answer = await self._checked(answer)
+            answer = await self._awaited(request, ends)
         except (FrameTooLarge, UnicodeEncodeError) as exc:
             raise self.service.failure(Objection("texts", said=unsent(exc)), request) from exc
+        except NoAgent as exc:
+            raise self._unavailable(exc) from exc
         except KadiError as exc:
             raise self.service.unavailable(no_answer(self.service.tool, exc)) from exc
         if isinstance(answer, Objection):
             raise self.service.failure(answer, request)
+        self._answered = True
         return answer
 
     async def check_offered(self, request: Mapping[str, Any]) -> None:
@@ -179,31 +182,62 @@ class OverBroker:
         """
         if self.agents is None:
             return
+        service = self.service
         try:
             async with asyncio.timeout(_CHECK_SECONDS):
                 if self._receiver is not None:
-                    await self._check_receiver(self._receiver, request)
-                elif not await self.agents(self.service.tool):
-                    raise self.service.failure(_absent(self.service), request)
+                    before = self._receiver.agent
+                    self._receiver.lost(before)
+                    present = await self._receiver.choose() == before
+                else:
+                    present = bool(await self.agents(service.tool))
+        except NoAgent as exc:
+            raise self._unavailable(exc) from exc
         except (KadiError, TimeoutError):
             return
+        if not present:
+            said = f"no provider for tool {service.tool!r}"
+            absent = Objection("absent", said=said, cause=NoProvider(said))
+            raise service.failure(absent, request)
 
-    async def _check_receiver(self, receiver: Receiver, request: Mapping[str, Any]) -> None:
-        """Raise an error if the agent that requests go to is not the one of the last request."""
-        before = receiver.agent
-        receiver.lost(before)
-        if await receiver.choose() != before:
-            raise self.service.failure(_absent(self.service), request)
+    def _unavailable(self, exc: NoAgent) -> SearchError:
+        """Return the error for a request for which there is no agent."""
+        return self.service.unavailable(str(exc), hint=exc.hint, retry_after=exc.retry_after)
+
+    async def _awaited(self, request: Mapping[str, Any], ends: float) -> Any:
+        """Return the answer to a request, which may be an :class:`Objection`.
+
+        If agents have answered before and none is there, one of them may be restarting: the request
+        waits for it, as it would in a broker that holds calls.
+        """
+        while True:
+            patient = self._answered and time.monotonic() + ABSENT_SECONDS < ends
+            try:
+                answer = await self._answer(request, ends)
+                if _is(answer, "absent"):
+                    answer = await self._checked(answer, self._target(request))
+                if not (patient and _is(answer, "absent")):
+                    return answer
+            except NoAgent as exc:
+                if not (patient and exc.away):
+                    raise
+            await asyncio.sleep(ABSENT_SECONDS)
 
     async def _answer(self, request: Mapping[str, Any], ends: float) -> Any:
         """Return the answer to a request, which may be an :class:`Objection`."""
         if self._receiver is not None:
             return await self._answer_of_receiver(self._receiver, request, ends)
-        agent = self._serving.get(request.get("model"))
+        agent = self._target(request)
         answer = await self._ask(request, agent, ends)
         if isinstance(answer, Objection) and self.api_key is None:
             answer = await self._ask_others(request, agent, answer, ends)
         return answer
+
+    def _target(self, request: Mapping[str, Any]) -> str | None:
+        """Return the agent that a request goes to at first; ``None`` for any."""
+        if self._receiver is not None:
+            return self._receiver.agent
+        return self._serving.get(request.get("model"))
 
     async def _answer_of_receiver(
         self, receiver: Receiver, request: Mapping[str, Any], ends: float
@@ -272,25 +306,21 @@ class OverBroker:
                 return answer
         return objection
 
-    async def _checked(self, objection: Objection) -> Objection:
-        """Return the objection that no agent is there, or what it is if there are agents.
+    async def _checked(self, objection: Objection, agent: str | None) -> Objection:
+        """Return the objection that an agent is absent, or what it is if the agent is there.
 
         An agent may answer in these words, for example if a server behind it is away.
         """
-        if self.agents is None or not await self.agents(self.service.tool):
+        if self.agents is None:
             return objection
-        return replace(objection, refusal="passing", cause=None)
+        offers = {offer.id for offer in await self.agents(self.service.tool)}
+        present = bool(offers) if agent is None else agent in offers
+        return replace(objection, refusal="passing", cause=None) if present else objection
 
 
 def _is(answer: Any, *refusals: Refusal) -> bool:
     """Return whether an answer is an objection for one of some reasons."""
     return isinstance(answer, Objection) and answer.refusal in refusals
-
-
-def _absent(service: Service) -> Objection:
-    """Return the objection to a request that waited for an agent in vain."""
-    said = f"no provider for tool {service.tool!r}"
-    return Objection("absent", said=said, cause=NoProvider(said))
 
 
 def unsent(exc: FrameTooLarge | UnicodeEncodeError) -> str:
