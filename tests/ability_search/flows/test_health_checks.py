@@ -131,12 +131,10 @@ async def test_the_agents_that_offer_models_are_named(start: Start) -> None:
 
 
 async def test_the_agent_that_the_settings_trust_is_named_or_missed(start: Start) -> None:
-    only: dict[str, Any] = {
-        "networks": ["models"],
-        "key": "sk-for-one",
-        "tools": ["create-embedding"],
-    }
-    models, double = ForeignModels(**only), ForeignModels(**only)
+    models, double = (
+        ForeignModels(networks=["models"], key="sk-for-one", tools=["create-embedding"])
+        for _ in range(2)
+    )
     async with start(**KEYED) as network:
         (missed,) = await agents(network)
         assert missed.state == "fail"
