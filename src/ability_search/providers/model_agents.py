@@ -6,15 +6,12 @@ import asyncio
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from ability_search.config.trusted_agent import TrustedAgent
 from ability_search.ports import Agents
 from kadi_client.errors import NoProvider
 from kadi_client.tools import Agent
-
-if TYPE_CHECKING:
-    from ability_search.providers.transports import Service
 
 ABSENT_SECONDS = 0.5
 """Seconds after which a request is repeated for which there was no agent: one that restarts is
@@ -24,6 +21,18 @@ _UNTRUSTED_SECONDS = 10.0
 Somebody has to decide about that, so a query does not wait for it."""
 _NAME_LENGTH = 64
 """Maximum characters of an agent's name in an error."""
+
+
+class ModelService(Protocol):
+    """A service that agents offer, see :class:`.transports.Service`."""
+
+    @property
+    def tool(self) -> str:
+        """Name of the tool."""
+
+    @property
+    def agent_setting(self) -> str:
+        """Name of the setting of the agent that requests go to."""
 
 
 class NoAgent(NoProvider):
@@ -69,7 +78,7 @@ def _shown(agent: Agent) -> str:
 
 def choose_agent(
     offers: Sequence[Agent],
-    service: Service,
+    service: ModelService,
     *,
     trusted: TrustedAgent | None = None,
     before: Agent | None = None,
@@ -106,7 +115,7 @@ def choose_agent(
     return next(iter(agents.values()), None)
 
 
-def _no_trusted(offers: Sequence[Agent], service: Service, trusted: TrustedAgent) -> NoAgent:
+def _no_trusted(offers: Sequence[Agent], service: ModelService, trusted: TrustedAgent) -> NoAgent:
     setting = service.agent_setting
     problem = f"{trusted.described} ({setting}) does not offer {service.tool}"
     others = f"offered by {shown_agents(offers)}" if offers else "nobody else does, either"
@@ -116,7 +125,7 @@ def _no_trusted(offers: Sequence[Agent], service: Service, trusted: TrustedAgent
     return NoAgent(f"{problem}; {others}", hint, away=True)
 
 
-def _replaced(offers: Sequence[Agent], service: Service, before: Agent) -> NoAgent:
+def _replaced(offers: Sequence[Agent], service: ModelService, before: Agent) -> NoAgent:
     problem = f"the API key went to {_shown(before)}, which does not offer {service.tool} any more"
     if not offers:
         problem += ", and nobody else does"
@@ -131,7 +140,7 @@ def _replaced(offers: Sequence[Agent], service: Service, before: Agent) -> NoAge
 
 
 def _several(
-    agents: Mapping[str, Agent], service: Service, trusted: TrustedAgent | None
+    agents: Mapping[str, Agent], service: ModelService, trusted: TrustedAgent | None
 ) -> NoAgent:
     listed = shown_agents(agents.values())
     setting = service.agent_setting
@@ -165,7 +174,7 @@ class Receiver:
         trusted: The agent that the settings name.
     """
 
-    service: Service
+    service: ModelService
     agents: Agents
     trusted: TrustedAgent | None = None
     _agent: Agent | None = None

@@ -36,7 +36,7 @@ MODEL_TOOLS = (EMBEDDINGS.tool, RERANK.tool, CHAT.tool)
 def check_model_agents(
     settings: Settings, offers: Mapping[str, Sequence[Agent]]
 ) -> list[AgentCheck]:
-    """Return for each service over the broker who offers it, and who gets the requests and the key.
+    """Return for each service over the broker the agents that offer it, and who gets the key.
 
     A service that nobody offers is left out, unless the settings have a key or an agent for it.
 
