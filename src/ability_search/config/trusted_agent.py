@@ -23,22 +23,22 @@ class TrustedAgent:
     network: str = ""
 
     @classmethod
-    def parse(cls, value: object) -> object:
+    def parse(cls, value: object) -> TrustedAgent:
         """Return the agent for ``NAME@NETWORK`` or an agent id of 16 hexadecimal digits.
 
         Raises:
-            ValueError: if a text is neither.
+            ValueError: if it is neither, such as an id that YAML reads as a number.
         """
-        if not isinstance(value, str):
+        if isinstance(value, cls):
             return value
-        text = value.strip()
+        text = value.strip() if isinstance(value, str) else ""
         if _AGENT_ID.fullmatch(text.lower()):
             return cls(id=text.lower())
         name, _, network = (part.strip() for part in text.rpartition("@"))
         if not (name and network):
             raise ValueError(
                 "expected NAME@NETWORK, such as model-manager@models, or an agent id of 16"
-                " hexadecimal digits"
+                " hexadecimal digits, in quotes if it has digits only"
             )
         return cls(name=name, network=network)
 

@@ -368,6 +368,19 @@ def test_an_agent_without_a_network_is_refused(text: str) -> None:
     assert "NAME@NETWORK" in problem
 
 
+def test_an_id_that_yaml_reads_as_a_number_is_refused(tmp_path: Path) -> None:
+    config = tmp_path / "config.yml"
+    config.write_text("search:\n  embedding_agent: 1234567890123456\n", encoding="utf-8")
+    with pytest.raises(ConfigurationError) as raised:
+        load_settings({"HOME": str(tmp_path)}, tmp_path)
+    (problem,) = raised.value.problems
+    assert "search.embedding_agent" in problem
+    assert "in quotes" in problem
+    config.write_text("search:\n  embedding_agent: '1234567890123456'\n", encoding="utf-8")
+    settings = load_settings({"HOME": str(tmp_path)}, tmp_path)
+    assert settings.embedding.agent == TrustedAgent(id="1234567890123456")
+
+
 def test_names_may_contain_what_networks_do_not() -> None:
     assert TrustedAgent.parse(" a@b@models ") == TrustedAgent(name="a@b", network="models")
     assert TrustedAgent.parse("0123456789ABCDEF") == TrustedAgent(id="0123456789abcdef")
