@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from ability_search.documents import Vector
+from kadi_client.tools import Agent
 
 
 class Embedder(Protocol):
@@ -88,6 +89,12 @@ class Invoke(Protocol):
             KadiError: if there is no answer.
         """
 
+
+Agents = Callable[[str], Awaitable[Sequence[Agent]]]
+"""Returns the agents that offer a tool; empty if there are none.
+
+Raises :class:`~kadi_client.errors.KadiError` if the broker does not list its tools.
+"""
 
 Providers = Callable[[str], Awaitable[frozenset[str]]]
 """Returns the ids of the agents that offer a tool; empty if there are none, or none is known.

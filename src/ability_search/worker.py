@@ -48,7 +48,7 @@ from ability_search.tools.boundary import failure
 from ability_search.tools.calls import Services
 from ability_search.tools.handlers import served_tools
 from ability_search.tools.requests import read_policy
-from kadi_client import Brokers, Connection, KadiError, Tool
+from kadi_client import Agent, Brokers, Connection, KadiError, Tool
 from kadi_client.context import handling
 from kadi_client.provider import Observe, noted
 from kadi_client.tracing import span
@@ -145,9 +145,12 @@ async def open_services(
     async def providers(tool: str) -> frozenset[str]:
         return await connection.providers(tool, timeout=_LIST_SECONDS)
 
+    async def agents(tool: str) -> list[Agent]:
+        return await connection.agents(tool, timeout=_LIST_SECONDS)
+
     async with AsyncExitStack() as stack:
         invoke = metered_invoke(connection.invoke, meter)
-        servers = ModelServers(settings, invoke, meter, providers)
+        servers = ModelServers(settings, invoke, meter, agents)
         embedder = await stack.enter_async_context(servers.embedder())
         reranker = await stack.enter_async_context(servers.reranker())
         chat = await stack.enter_async_context(servers.chat())

@@ -25,10 +25,11 @@ from kadi_client.messages import Raw
 from kadi_client.secrets import request_secrets
 from kadi_client.stdio import serve_stdio
 from kadi_client.subscriptions import Event, Subscription
-from kadi_client.tools import Call, Tool
+from kadi_client.tools import Agent, Call, Tool
 
 __all__ = [
     "DEFAULT_URL",
+    "Agent",
     "AuthenticationError",
     "Brokers",
     "Call",

@@ -15,7 +15,7 @@ from kadi_client.identity import Identity
 from kadi_client.messages import Raw
 from kadi_client.options import ConnectionOptions, Options
 from kadi_client.subscriptions import Subscription
-from kadi_client.tools import Tool, agents_of
+from kadi_client.tools import Agent, Tool
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ class _Member:
         self.connection = connection
         self.doubted = True
         """Whether the listing may be wrong: there is none yet, or a call failed."""
-        self._agents: dict[str, frozenset[str]] = {}
+        self._agents: dict[str, list[Agent]] = {}
         self._listed_at = float("-inf")
         self._listed_in = 0
 
@@ -57,7 +57,10 @@ class _Member:
         if self.doubted or self._listed_in != self.connection.sessions:
             await self.list_tools(timeout)
         agents = self._agents.get(tool)
-        return agents is not None and (target is None or not agents or target in agents)
+        if agents is None:
+            return False
+        listed = {agent.id for agent in agents if agent.id}
+        return target is None or not listed or target in listed
 
     async def list_tools(self, timeout: float) -> None:
         """List the tools again, unless the listing is younger than ``_RELIST_SECONDS``."""
@@ -66,12 +69,32 @@ class _Member:
         if self._listed_in == session and clock() - self._listed_at < _RELIST_SECONDS:
             return
         try:
-            tools = await self.connection.list_tools(include_providers=True, timeout=timeout)
+            await self._list(timeout)
         except KadiError as exc:
             logger.warning("broker %s does not list its tools: %s", self.name, exc)
-            tools = []
-        self._agents = {str(each.get("name")): agents_of(each) for each in tools}
-        self._listed_at, self._listed_in, self.doubted = clock(), session, False
+            self._note({}, session)
+
+    async def agents(self, tool: str, timeout: float) -> list[Agent]:
+        """List the tools again; return the agents that offer one of them.
+
+        Raises:
+            KadiError: if the broker does not list its tools.
+        """
+        await self._list(timeout)
+        return self._agents.get(tool, [])
+
+    async def _list(self, timeout: float) -> None:
+        """List the tools again."""
+        session = self.connection.sessions
+        tools = await self.connection.list_tools(include_providers=True, timeout=timeout)
+        agents = {str(tool.get("name")): self.connection.agents_in(tool) for tool in tools}
+        self._note(agents, session)
+
+    def _note(self, agents: dict[str, list[Agent]], session: int) -> None:
+        """Note the agents by tool, as listed in the session of that number."""
+        self._agents = agents
+        self._listed_at = asyncio.get_running_loop().time()
+        self._listed_in, self.doubted = session, False
 
 
 class Brokers(Invoker):
@@ -205,7 +228,9 @@ class Brokers(Invoker):
         """
         if not self._connected():
             raise NotConnected("no broker is connected")
-        await self._on_each(lambda each: each.publish(channel, data, timeout=timeout))
+        await self._on_each(
+            lambda member: member.connection.publish(channel, data, timeout=timeout)
+        )
 
     def subscribe(
         self, *patterns: str, network: str | None = None, max_queued: int = 1024
@@ -274,22 +299,24 @@ class Brokers(Invoker):
             return last
         return (members or self._members)[0]
 
-    async def providers(self, tool: str, *, timeout: float = BROKER_TIMEOUT) -> frozenset[str]:
-        """Return the ids of the agents that offer a tool on any broker that is connected.
+    async def agents(self, tool: str, *, timeout: float = BROKER_TIMEOUT) -> list[Agent]:
+        """Return the agents that offer a tool on any broker that is connected.
+
+        One that offers it on several brokers is returned for each of them.
 
         Raises:
             KadiError: if no broker lists its tools; it is that of the first one.
         """
-        found = await self._on_each(lambda each: each.providers(tool, timeout=timeout))
-        return frozenset().union(*found)
+        lists = await self._on_each(lambda member: member.agents(tool, timeout))
+        return [agent for agents in lists for agent in agents]
 
-    async def _on_each(self, act: Callable[[Connection], Awaitable[T]]) -> list[T]:
+    async def _on_each(self, act: Callable[[_Member], Awaitable[T]]) -> list[T]:
         """Return the results of those brokers that are connected and did not fail.
 
         Raises the first error if all failed, or if it is not a :class:`KadiError`.
         """
         outcomes = await asyncio.gather(
-            *(act(member.connection) for member in self._connected()), return_exceptions=True
+            *(act(member) for member in self._connected()), return_exceptions=True
         )
         results = [each for each in outcomes if not isinstance(each, BaseException)]
         for each in outcomes:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol, Self, Unpack
 
@@ -21,7 +22,7 @@ from kadi_client.provider import Provider
 from kadi_client.reconnection import Reconnecting
 from kadi_client.session import Received, Session, warn_of_dropped_networks
 from kadi_client.subscriptions import Event, Subscription, pattern_params
-from kadi_client.tools import Tool, agents_of
+from kadi_client.tools import Agent, Tool, agents_of
 from kadi_client.tracing import RPC, span
 
 logger = logging.getLogger(__name__)
@@ -96,11 +97,23 @@ class Invoker(Protocol):
     ) -> Raw:
         """Call a tool as :meth:`invoke` does, and return its answer as JSON, whatever it says."""
 
-    async def providers(self, tool: str, *, timeout: float = 30.0) -> frozenset[str]:
+    async def agents(self, tool: str, *, timeout: float = BROKER_TIMEOUT) -> list[Agent]:
+        """Return the agents that offer a tool; empty if the broker does not list the tool.
+
+        Example:
+            for agent in await broker.agents("create-embedding"):
+                print(agent.id, agent.name, agent.networks)
+
+        Raises as :meth:`invoke` does.
+        """
+
+    async def providers(self, tool: str, *, timeout: float = BROKER_TIMEOUT) -> frozenset[str]:
         """Return the ids of the agents that offer a tool; empty if the broker lists none.
 
         Raises as :meth:`invoke` does.
         """
+        agents = await self.agents(tool, timeout=timeout)
+        return frozenset(agent.id for agent in agents if agent.id)
 
 
 class Connection(Reconnecting, Invoker):
@@ -152,6 +165,7 @@ class Connection(Reconnecting, Invoker):
             max_message_bytes=given.max_message_bytes,
         )
         super().__init__(url, new_session, given.provider(tools), given)
+        self._networks = frozenset(networks)
         self._propagate = given.propagate
         self._provider_patience = dict(given.provider_patience or {})
         self._answered: set[str] = set()
@@ -202,13 +216,26 @@ class Connection(Reconnecting, Invoker):
                     self._answered.add(tool)
                     return answer
 
-    async def providers(self, tool: str, *, timeout: float = BROKER_TIMEOUT) -> frozenset[str]:
-        """Return the ids of the agents that offer a tool; empty if the broker lists none.
+    async def agents(self, tool: str, *, timeout: float = BROKER_TIMEOUT) -> list[Agent]:
+        """Return the agents that offer a tool; empty if the broker does not list the tool.
+
+        Their networks are those that this agent has joined, too: a broker vouches for no others.
 
         Raises as :meth:`invoke` does.
         """
-        tools = await self.list_tools(include_providers=True, timeout=timeout)
-        return next((agents_of(each) for each in tools if each.get("name") == tool), frozenset())
+        described = await self.list_tools(include_providers=True, timeout=timeout)
+        agents: list[Agent] = []
+        for description in described:
+            if description.get("name") == tool:
+                agents += self.agents_in(description)
+        return agents
+
+    def agents_in(self, description: Mapping[str, Any]) -> list[Agent]:
+        """Return the agents in a description of :meth:`list_tools`, as :meth:`agents` does."""
+        return [
+            replace(agent, networks=agent.networks & self._networks)
+            for agent in agents_of(description)
+        ]
 
     async def list_tools(
         self,

@@ -313,10 +313,40 @@ def _fields_at(params: type[BaseModel], path: tuple[int | str, ...]) -> list[str
     return list(dict.fromkeys(name for each in found for name in each.get("properties", ())))
 
 
-def agents_of(tool: Mapping[str, Any]) -> frozenset[str]:
-    """Return the ids of the agents that offer a tool, as described by a broker."""
-    return frozenset(
-        str(provider["agentId"])
-        for provider in tool.get("providers") or ()
-        if isinstance(provider, dict) and provider.get("agentId")
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """An agent that offers a tool, as a broker lists it.
+
+    The broker vouches for the id, which only the holder of the agent's key can have, and for the
+    networks, which it lets the agent join. The name is what the agent calls itself.
+    """
+
+    id: str
+    """Id of the agent; empty if the broker does not give it."""
+    name: str = ""
+    """Display name; empty if the broker does not give it."""
+    networks: frozenset[str] = frozenset()
+    """Networks on which the agent offers the tool; empty if the broker does not name them."""
+
+
+def agents_of(tool: Mapping[str, Any]) -> list[Agent]:
+    """Return the agents that offer a tool, as described by a broker; never empty.
+
+    A provider that the broker does not identify is an agent without an id.
+    """
+    described = tool.get("providers")
+    providers = described if isinstance(described, list) else []
+    return [_agent(provider) for provider in providers if isinstance(provider, dict)] or [Agent("")]
+
+
+def _agent(provider: Mapping[str, Any]) -> Agent:
+    networks = provider.get("networks")
+    return Agent(
+        id=_text(provider.get("agentId")),
+        name=_text(provider.get("displayName")),
+        networks=frozenset(map(_text, networks if isinstance(networks, list) else [])),
     )
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""

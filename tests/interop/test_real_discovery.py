@@ -111,6 +111,9 @@ async def test_our_client_lists_the_tools_of_the_real_one(
     assert schema["additionalProperties"] is False
     (listed,) = found["providers"]
     assert (listed["agentId"], listed["displayName"]) == (provider.agent_id, provider.name)
+    (agent,) = await ours.agents("add")
+    assert (agent.id, agent.name) == (provider.agent_id, provider.name)
+    assert agent.networks == {"global"}
 
 
 # --- by name -----------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from tests.kadi_client.fake_broker import PATIENCE, FakeBroker, Frame, Peer
 from tests.kadi_client.offered import ECHO, Forever, echo
 
 from kadi_client import (
+    Agent,
     AuthenticationError,
     CallTimeout,
     Connection,
@@ -451,6 +452,40 @@ async def test_tools_are_listed_by_brokers_that_know_it_as_a_tool_only(
         assert frame["params"]["toolName"] == "kadi.ability.list"
         await peer.reply(frame, {"tools": [{"name": "t"}]})
         assert await call == [{"name": "t"}]
+
+
+@pytest.mark.parametrize(
+    ("providers", "agents"),
+    [
+        (
+            [
+                {"agentId": "a", "displayName": "one", "networks": ["global", "elsewhere"]},
+                {"agentId": "b"},
+            ],
+            [Agent("a", "one", frozenset({"global"})), Agent("b")],
+        ),
+        ([{"sessionId": "s", "source": "mcp-upstream"}], [Agent("")]),
+        ([{"agentId": 5, "displayName": None, "networks": "global"}, "?"], [Agent("")]),
+        ([], [Agent("")]),
+        ("?", [Agent("")]),
+        (None, [Agent("")]),
+    ],
+)
+async def test_agents_are_read_from_lists_of_any_form(
+    broker: FakeBroker, connection: Connection, providers: Any, agents: list[Agent]
+) -> None:
+    """Their networks are those that this agent has joined; a broker may name further ones."""
+    peer = await broker.peer()
+    tools = [{"name": "other"}, {"name": "t", "providers": providers}]
+    for tool, expected in (("t", agents), ("missing", [])):
+        async with running(connection.agents(tool)) as call:
+            frame = await peer.expect("kadi.ability.list")
+            assert frame["params"] == {"includeProviders": True}
+            await peer.reply(frame, {"tools": tools})
+            assert await call == expected
+    async with running(connection.providers("t")) as call:
+        await peer.reply(await peer.expect("kadi.ability.list"), {"tools": tools})
+        assert await call == {agent.id for agent in agents} - {""}
 
 
 @pytest.mark.parametrize("answer", [{}, {"tools": 5}, []])

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from kadi_client import (
+    Agent,
     Brokers,
     Connection,
     Endpoint,
@@ -208,6 +209,29 @@ async def test_events_of_all_brokers_are_received(two: tuple[Broker, Broker]) ->
             assert event.data == event.source == publisher.agent_id
         await network.close()
         assert [event async for event in events] == []
+
+
+async def test_agents_are_listed_of_every_broker(two: tuple[Broker, Broker]) -> None:
+    first, second = two
+    tool = answering("t", 1)
+    async with (
+        agent(*two) as network,
+        offering(first, tool, name="near") as near,
+        offering(second, tool, name="far", networks=["global", "elsewhere"]) as far,
+    ):
+        joined = frozenset({"global"})
+        assert await network.agents("t") == [
+            Agent(near.agent_id, "near", joined),
+            Agent(far.agent_id, "far", joined),
+        ]
+        assert await network.providers("t") == {near.agent_id, far.agent_id}
+        assert await network.agents("missing") == []
+        await far.close()
+        async with offering(second, answering("t", 2), name="far") as successor:
+            listed = await network.agents("t")
+            assert listed[1].id == successor.agent_id
+            # The call finds an agent that was listed a moment ago.
+            assert await network.invoke("t", {}, target_agent=successor.agent_id) == 2
 
 
 async def test_only_events_of_the_providers_of_a_tool_are_delivered(

@@ -16,6 +16,7 @@ from ability_search.config.setting_fields import (
     setting,
     size,
 )
+from ability_search.config.trusted_agent import TrustedAgent
 from ability_search.text.model_traits import model_traits
 
 _BY_NAME = "by the name of the model"
@@ -31,6 +32,7 @@ def _separated(value: object) -> object:
     return f"{prefix} " if prefix and prefix.isascii() else prefix
 
 
+AgentOnNetwork = Annotated[TrustedAgent, BeforeValidator(TrustedAgent.parse)]
 Prefix = Annotated[str | None, BeforeValidator(_separated)]
 
 
@@ -43,6 +45,13 @@ class ModelServer(Group):
         " OpenAI, Ollama and others, for a reranker that of Cohere or Jina.",
     )
     api_url: HttpUrl | None = setting(None, about="Base URL of the API.")
+    agent: AgentOnNetwork | None = setting(
+        None,
+        about="Agent on the network that requests, and the API key with them, go to: its id, or"
+        " `NAME@NETWORK`, its display name on a network. Every agent that can join the network can"
+        " take that name: choose one that only your agents can join.",
+        default_text="any; with a key the one that is there first, and no other",
+    )
     api_key: SecretStr | None = secret(about="API key for the API or the model manager.")
 
 

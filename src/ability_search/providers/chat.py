@@ -49,6 +49,7 @@ class _Cut(ChatUnavailable):
 
 CHAT = Service(
     tool="chat-completion",
+    agent_setting="SEARCH_EXPANSION_AGENT",
     route="chat/completions",
     answered="choices",
     optional=("max_tokens", "temperature"),

@@ -86,6 +86,7 @@ class Unanswered(EmbeddingUnavailable):
 
 EMBEDDINGS = Service(
     tool="create-embedding",
+    agent_setting="SEARCH_EMBEDDING_AGENT",
     route="embeddings",
     answered="data",
     optional=("encoding_format",),

@@ -11,12 +11,17 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from ability_search.errors import SearchError
-from ability_search.providers.transports import Service, Transport
+from ability_search.providers.transports import OverBroker, Service, Transport
+from kadi_client.errors import NoProvider, NotConnected, ProviderLost
 
 log = logging.getLogger(__name__)
 
 _MODELS = 64
 """Maximum number of failing models that the circuit breaker of a server knows."""
+
+
+_AWAY = (NoProvider, ProviderLost, NotConnected)
+"""Causes of a failure that is none of a server: there was none, or none could be reached."""
 
 
 class ModelClient:
@@ -69,6 +74,8 @@ class ModelClient:
                 async with asyncio.timeout(most):
                     answer = await self._transport(request, timeout=most)
             except TimeoutError as exc:
+                if isinstance(self._transport, OverBroker):
+                    await self._transport.check_offered(request)
                 late = f"{service.who} did not answer within {most:.3g} s"
                 raise service.unavailable(late, hint=service.hint("late")) from exc
         log.debug("%s took %.1f ms", service.tool, (time.perf_counter() - started) * 1e3)
@@ -130,7 +137,9 @@ class CircuitBreaker:
 
         Yield the seconds that the request waited for the breaker. An error of the service that is
         not retryable (the server rejected the model, the key or the texts) counts as success, since
-        the server responded.
+        the server responded. If there is no server, it has left, or the broker was lost, the
+        circuit closes: the failures say nothing about the next server, and to find none costs
+        little.
 
         Args:
             model: The requested model; ``None`` is the server's choice of a model.
@@ -148,13 +157,13 @@ class CircuitBreaker:
         try:
             yield waited
         except service.unavailable as exc:
-            if exc.retryable:
+            if exc.retryable and not isinstance(exc.__cause__, _AWAY):
                 self._failed(model, exc)
             else:
-                self._succeeded(model)
+                self._forget(model)
             raise
         else:
-            self._succeeded(model)
+            self._forget(model)
         finally:
             if probed:
                 probed.probing = False
@@ -185,7 +194,8 @@ class CircuitBreaker:
                 async with asyncio.timeout(needed or deadline - now):
                     await state.changed.wait()
 
-    def _succeeded(self, model: str | None) -> None:
+    def _forget(self, model: str | None) -> None:
+        """Forget the failures of a model, and let the requests for it through."""
         if state := self._failing.pop(model, None):
             state.notify()
 

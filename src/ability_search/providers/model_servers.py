@@ -13,7 +13,7 @@ from ability_search.config.schema import Settings
 from ability_search.errors import ConfigurationError
 from ability_search.ops.metrics.call_metrics import metered_rpc
 from ability_search.ops.metrics.meter import UNMETERED, Meter
-from ability_search.ports import Invoke, Providers
+from ability_search.ports import Agents, Invoke
 from ability_search.providers.chat import CHAT, RemoteChat
 from ability_search.providers.embedder import EMBEDDINGS, RemoteEmbedder
 from ability_search.providers.reranker import RERANK, RemoteReranker
@@ -31,7 +31,7 @@ class ModelServers:
     settings: Settings
     invoke: Invoke
     meter: Meter = UNMETERED
-    providers: Providers | None = None
+    agents: Agents | None = None
 
     @asynccontextmanager
     async def embedder(self) -> AsyncIterator[RemoteEmbedder]:
@@ -69,7 +69,13 @@ class ModelServers:
     ) -> AsyncIterator[Transport]:
         """Yield the transport to the server of a service."""
         if chosen.transport == "broker":
-            yield OverBroker(service, self.invoke, api_key=chosen.api_key, providers=self.providers)
+            yield OverBroker(
+                service,
+                self.invoke,
+                api_key=chosen.api_key,
+                agents=self.agents,
+                trusted=chosen.agent,
+            )
             return
         if chosen.api_url is None:
             raise ConfigurationError(f"SEARCH_{chosen.prefix.upper()}API_URL is missing")

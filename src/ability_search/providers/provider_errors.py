@@ -13,11 +13,11 @@ from pydantic import SecretStr
 
 from kadi_client.errors import CallTimeout, KadiError, NotConnected, RemoteError
 
-Refusal = Literal["model", "texts", "key", "address", "passing", "lost", "failed"]
-"""The reason of an error: the model name, the texts, the key, the path of the URL, a temporary
-failure (passing), the end of the server while it worked on the request (lost), or any other
-failure, temporary or caused by the request (failed)."""
-TEMPORARY: frozenset[Refusal] = frozenset({"passing", "lost", "failed"})
+Refusal = Literal["model", "texts", "key", "address", "absent", "passing", "lost", "failed"]
+"""The reason of an error: the model name, the texts, the key, the path of the URL, that there is no
+server (absent), a temporary failure (passing), the end of the server while it worked on the request
+(lost), or any other failure, temporary or caused by the request (failed)."""
+TEMPORARY: frozenset[Refusal] = frozenset({"absent", "passing", "lost", "failed"})
 
 _UNKNOWN_MODEL = re.compile(
     r"model\b.{0,300}\b(not served|not found|unknown|does not exist|not supported)"
@@ -74,6 +74,7 @@ class Objection:
         status: HTTP status of the response.
         said: The words of the server, see :func:`words_of`.
         url: Address of the HTTP API.
+        cause: The error of the network, if there was one.
     """
 
     refusal: Refusal
@@ -81,6 +82,7 @@ class Objection:
     status: int | None = None
     said: str = ""
     url: str = ""
+    cause: KadiError | None = None
 
     @property
     def who(self) -> str:

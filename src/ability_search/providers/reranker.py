@@ -28,6 +28,7 @@ class UnusableScores(RerankerUnavailable):
 
 RERANK = Service(
     tool="rerank",
+    agent_setting="SEARCH_RERANKER_AGENT",
     route="rerank",
     answered="results",
     who="the reranker",

@@ -227,13 +227,19 @@ class Calls:
             self._take(call, provider, frame)
 
     def resume(self, provider: Provider) -> None:
-        """Forward to a provider the calls that wait for its tools."""
+        """Forward to a provider the calls that wait for its tools.
+
+        Those that name another agent end, as new ones would: their callers may prefer this one.
+        """
         for place in self.registry.absent:
             for call in list(place.serving.values()):
                 frame = place.frames[call.id]
                 network = self.registry.providers(call.tool, call.caller).get(provider)
-                suits = network == call.network and _is(provider, call.agents)
-                if suits and provider.has_room(len(frame), call.caller):
+                if network is None:
+                    continue
+                if not _is(provider, call.agents):
+                    self._end(call)
+                elif network == call.network and provider.has_room(len(frame), call.caller):
                     self._take(call, provider, frame)
 
     def _take(self, call: Call, provider: Provider, frame: bytes) -> None:
@@ -252,9 +258,13 @@ class Calls:
         """End the calls that wait in a place, and remove it."""
         self.registry.remove(place)
         for call in list(place.serving.values()):
-            self._abandon(call)
-            self._counts(call).provider_lost += 1
-            call.fail(str(_no_provider(call.caller, call.tool, call.agents)))
+            self._end(call)
+
+    def _end(self, call: Call) -> None:
+        """End a call that waits for a provider that does not come."""
+        self._abandon(call)
+        self._counts(call).provider_lost += 1
+        call.fail(str(_no_provider(call.caller, call.tool, call.agents)))
 
     def _time_out(self, call: Call, _now: float) -> None:
         self._abandon(call)

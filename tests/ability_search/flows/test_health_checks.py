@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from typing import Any
 
 import pytest
 from tests.ability_search.flows.conftest import MODEL, Network, Start, document
+from tests.foreign_models import ForeignModels
 
 from ability_search.client.tool_client import Target
 from ability_search.extensions.localstack import health_checks
@@ -17,7 +19,7 @@ COUNT = 9
 
 
 async def made(network: Network) -> list[Check]:
-    target = Target(network.url, ("global",), "test")
+    target = Target(network.url, network.settings.broker.networks, "test")
     checks = Checks()
     await check_network(checks, network.settings, target)
     return checks.made
@@ -98,3 +100,74 @@ async def test_checks_that_take_too_long_are_ended(
     monkeypatch.setattr(health_checks, "_ALL_SECONDS", 0.0)
     (check,) = await made(network)
     assert (check.name, check.state) == ("doctor", "fail")
+
+
+KEYED = {
+    "BROKER_NETWORKS": "global,models",
+    "SEARCH_API_KEY": "sk-for-one",
+    "SEARCH_EMBEDDING_AGENT": "model-manager@models",
+}
+
+
+async def agents(network: Network) -> list[Check]:
+    """The checks of the agents that offer models."""
+    return named(await made(network), "agents")
+
+
+async def test_the_agents_that_offer_models_are_named(start: Start) -> None:
+    others = ForeignModels(name="others", tools=["rerank", "chat-completion"])
+    async with start(SEARCH_RERANKER_API_KEY="sk-of-rerankers") as network:
+        async with others.running(network.url):
+            embedding, reranker, chat = await agents(network)
+        assert {check.state for check in (embedding, reranker, chat)} == {"ok"}
+        assert f"'parts' ({network.parts.agent_id}) on global" in embedding.text
+        assert "no API key is set" in embedding.text
+        listed = f"'others' ({others.ids[0]}) on global"
+        assert f"SEARCH_RERANKER_API_KEY go to {listed}" in reranker.text
+        assert "SEARCH_RERANKER_AGENT" in reranker.remedy
+        assert listed in chat.text
+        (_, missing) = await agents(network)
+        assert (missing.state, "no agent" in missing.text) == ("warn", True)
+
+
+async def test_the_agent_that_the_settings_trust_is_named_or_missed(start: Start) -> None:
+    models, double = (
+        ForeignModels(networks=["models"], key="sk-for-one", tools=["create-embedding"])
+        for _ in range(2)
+    )
+    async with start(**KEYED) as network:
+        (missed,) = await agents(network)
+        assert missed.state == "fail"
+        assert "'model-manager' on network 'models' (SEARCH_EMBEDDING_AGENT)" in missed.text
+        assert f"'parts' ({network.parts.agent_id}) on global" in missed.text
+        async with models.running(network.url):
+            (trusted,) = await agents(network)
+            assert trusted.state == "ok"
+            assert f"SEARCH_API_KEY go to 'model-manager' ({models.ids[0]})" in trusted.text
+            assert "SEARCH_EMBEDDING_AGENT=model-manager@models" in trusted.text
+            async with double.running(network.url):
+                (several,) = await agents(network)
+            assert several.state == "fail"
+            assert models.ids[0] in several.text
+            assert double.ids[0] in several.text
+    assert double.received == []
+    assert not any("sk-" in str(check) for check in (missed, trusted, several))
+
+
+async def test_a_worker_answers_from_a_model_manager_that_restarts_under_new_ids(
+    start: Start,
+) -> None:
+    """By semantic queries, whose vectors only the trusted agent makes."""
+    models = ForeignModels(networks=["models"], key="sk-for-one")
+    async with start(**KEYED) as network:
+        async with models.running(network.url):
+            documents = [document("a", "cats and dogs"), document("b", "rain on the roof")]
+            await network.call("search-index", collection="docs", documents=documents)
+        for number in range(3):
+            async with models.running(network.url), asyncio.timeout(5):
+                query = {"collection": "docs", "query": f"cats {number}", "mode": "semantic"}
+                found = await network.call("search-query", **query)
+            assert found["results"][0]["source"] == "a"
+        assert network.model.requests == 0, "the other model manager received nothing"
+    assert models.keys == {"sk-for-one"}
+    assert len(set(models.ids)) == 4

@@ -32,6 +32,7 @@ class Refused(Failed):
 
 SERVICE = Service(
     tool="answer",
+    agent_setting="SEARCH_ANSWER_AGENT",
     route="answers",
     answered="answer",
     who="the server",

@@ -29,7 +29,7 @@ from ability_search.errors import EmbeddingUnavailable, TextsRefused
 from ability_search.providers.embedder import EMBEDDINGS, RemoteEmbedder, RequestFailed
 from ability_search.providers.http_transport import OverHttp
 from ability_search.providers.transports import OverBroker, Transport
-from kadi_client import Connection
+from kadi_client import Agent, Connection
 from kadi_localnet.broker import serve_broker
 from kadi_localnet.models.errors import InvalidRequest, ModelNotServed, Overloaded, RequestTooLarge
 
@@ -301,25 +301,28 @@ async def test_a_key_goes_to_the_agent_that_offered_the_tool_first_and_to_no_oth
         asked.append((target_agent, tool_input.get("api_key") == "key"))
         return {"embeddings": []}
 
-    async def providers(_tool: str) -> frozenset[str]:
-        return frozenset(offering)
+    async def agents(_tool: str) -> list[Agent]:
+        return [Agent(id_) for id_ in sorted(offering)]
 
     key = SecretStr("key")
-    transport = OverBroker(EMBEDDINGS, invoke, api_key=key, providers=providers)
+    transport = OverBroker(EMBEDDINGS, invoke, api_key=key, agents=agents)
     await transport({}, timeout=1)
     offering.add("squatter")
     await transport({}, timeout=1)
     assert asked == [("first", True), ("first", True)]
 
-    late = OverBroker(EMBEDDINGS, invoke, api_key=key, providers=providers)
+    late = OverBroker(EMBEDDINGS, invoke, api_key=key, agents=agents)
     with pytest.raises(EmbeddingUnavailable, match="several agents offer create-embedding"):
         await late({}, timeout=1)
-    without = OverBroker(EMBEDDINGS, invoke, api_key=None, providers=providers)
+    without = OverBroker(EMBEDDINGS, invoke, api_key=None, agents=agents)
     await without({}, timeout=1)
     assert asked[2:] == [(None, False)]
 
     offering.clear()
-    early = OverBroker(EMBEDDINGS, invoke, api_key=key, providers=providers)
+    early = OverBroker(EMBEDDINGS, invoke, api_key=key, agents=agents)
+    with pytest.raises(EmbeddingUnavailable, match="no agent on the networks of this worker"):
+        await early({}, timeout=1)
+    offering.add("")  # a broker that does not say which agents offer the tool
     await early({}, timeout=1)
     assert asked[3:] == [(None, False)]
 

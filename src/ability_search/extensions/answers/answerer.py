@@ -29,7 +29,7 @@ from ability_search.text.analyzer import analyzer_for
 from ability_search.text.languages import detect_language, stemmer_of
 from ability_search.tools.inputs import QueryInput
 from ability_search.wire import NonBlank, Result
-from kadi_client import Connection
+from kadi_client import Agent, Connection
 
 if TYPE_CHECKING:
     from ability_search.providers.chat import RemoteChat
@@ -249,11 +249,11 @@ async def open_answerer(
     async def invoke(tool: str, tool_input: Mapping[str, Any], **options: Any) -> Any:
         return await (await connect()).invoke(tool, tool_input, **options)
 
-    async def providers(tool: str) -> frozenset[str]:
-        return await (await connect()).providers(tool)
+    async def agents(tool: str) -> list[Agent]:
+        return await (await connect()).agents(tool)
 
     own = settings.of(Answers)
-    servers = ModelServers(settings, invoke, providers=providers)
+    servers = ModelServers(settings, invoke, agents=agents)
     async with servers.chat(timeout=own.timeout) as chat:
         yield Answerer(search, chat, own)
 

@@ -34,10 +34,14 @@ from ability_search.extensions.cli.parameters import BrokerOption, JsonOption
 from ability_search.extensions.cli.settings import Metrics
 from ability_search.extensions.cli.tool_calls import needed_tools
 from ability_search.extensions.localstack.deployment import is_required, missing_secrets
+from ability_search.extensions.localstack.model_agent_checks import (
+    MODEL_TOOLS,
+    check_model_agents,
+)
 from ability_search.extensions.localstack.served_models import INSTALL_WEIGHTS, weights_installed
 from ability_search.providers.model_servers import ModelServers
 from ability_search.store.arcadedb.client import SEPARATE, BrokerScripts, offers
-from kadi_client import KadiError, ToolError
+from kadi_client import Agent, KadiError, ToolError
 
 _GIB = 1024**3
 _NAME = "ability-search-doctor"
@@ -264,7 +268,9 @@ async def _check_network(checks: Checks, settings: Settings, target: Target) -> 
     if not await checks.run("broker", connected(), remedy=remedy):
         return
     ids: dict[str, str | None] = {}
+    agents: dict[str, list[Agent]] = {tool: [] for tool in MODEL_TOOLS}
     try:
+        await _add_model_agents(client, agents)
         await _check_components(checks, client)
         if not checks.failed("database"):
             ids |= await _database_ids(client)
@@ -277,7 +283,10 @@ async def _check_network(checks: Checks, settings: Settings, target: Target) -> 
     others = settings.brokers[1:] if target.url == settings.broker.url.get_secret_value() else ()
     for other in others:
         remedy = "Correct or remove its entry; the worker keeps retrying."
-        await checks.run(f"broker {other.name}", _additional(other, settings, ids), remedy=remedy)
+        joined = _additional(other, settings, ids, agents)
+        await checks.run(f"broker {other.name}", joined, remedy=remedy)
+    for check in check_model_agents(settings, agents):
+        checks.add("agents", check.state, check.text, check.remedy)
     if len(set(ids.values())) > 1:
         checks.add("database", "fail", f"several databases are offered: {offers(ids)}", SEPARATE)
 
@@ -294,12 +303,27 @@ async def _database_ids(client: ToolClient) -> dict[str, str | None]:
     return await scripts.pin.ids()
 
 
-async def _additional(broker: Broker, settings: Settings, ids: dict[str, str | None]) -> str:
-    """Describe one of the additional brokers that the worker joins; add its databases to ids."""
+async def _add_model_agents(client: ToolClient, agents: dict[str, list[Agent]]) -> None:
+    """Add the agents that offer models on a broker, by tool."""
+    for tool, offering in agents.items():
+        offering += await client.connection.agents(tool)
+
+
+async def _additional(
+    broker: Broker,
+    settings: Settings,
+    ids: dict[str, str | None],
+    agents: dict[str, list[Agent]],
+) -> str:
+    """Describe one of the additional brokers that the worker joins.
+
+    Its databases are added to ``ids``, its agents that offer models to ``agents``.
+    """
     target = Target(broker.url.get_secret_value(), broker.networks, broker.name)
     async with ToolClient(settings, target, name=_NAME) as client:
         tools = counted(len(await client.connection.list_tools()), "tool")
         ids |= await _database_ids(client)
+        await _add_model_agents(client, agents)
     return f"{target.shown}, {tools} visible"
 
 
@@ -383,7 +407,7 @@ async def _embedded(client: ToolClient, model: str) -> int:
     connection = client.connection
     once = client.settings.embedding.model_copy(update={"attempts": 1})
     settings = replace(client.settings, embedding=once)
-    servers = ModelServers(settings, connection.invoke, providers=connection.providers)
+    servers = ModelServers(settings, connection.invoke, agents=connection.agents)
     async with servers.embedder() as embedder:
         vectors = await embedder.embed(model, ["doctor"], timeout=_CALL_SECONDS)
     return int(vectors.shape[1])
@@ -421,8 +445,8 @@ async def _check_models(
 async def _reranking(client: ToolClient) -> str:
     """Rerank two texts; return the model."""
     require_trusted(client.settings, os.environ, RerankerSettings)
-    invoke, providers = client.connection.invoke, client.connection.providers
-    servers = ModelServers(client.settings, invoke, providers=providers)
+    connection = client.connection
+    servers = ModelServers(client.settings, connection.invoke, agents=connection.agents)
     async with servers.reranker() as reranker:
         texts = ("A doctor finds out what is wrong.", "Lunch is at noon.")
         await reranker.rerank(None, "What does a doctor do?", texts, timeout=_CALL_SECONDS)
