@@ -216,6 +216,16 @@ def step(kind: str, database: str, number: int, rid: str) -> Step:
             {"database": database, "command": text, "language": "sqlscript"},
             lambda answer: [database if "DuplicatedKey" in answer["error"] else answer["error"]],
         )
+    elif kind == "info":
+        given = {"database": database}
+        return Step("arcade-db-info", given, lambda answer: [answer["name"]])
+    elif kind == "stats":
+        given = {"database": database}
+        return Step(
+            "arcade-db-stats",
+            given,
+            lambda answer: [entry["name"] for entry in answer["databases"]],
+        )
     else:
         return Step("arcade-db-list", {}, lambda answer: answer["databases"])
     return Step(
@@ -233,7 +243,7 @@ def assert_of(database: str, call: Step, answer: Any) -> None:
         assert set(call.databases(answer)) == {database}, (call, answer)
 
 
-KINDS = ["search"] * 8 + ["query"] * 5 + ["batch", "script", "refused", "list"]
+KINDS = ["search"] * 8 + ["query"] * 5 + ["batch", "script", "refused", "list", "info", "stats"]
 
 
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])

@@ -102,6 +102,7 @@ class EmbeddedDatabases(Backend):
     """
 
     searches_indexes = True
+    container = "embedded"
     late_read = late_write = (
         ": the statement was stopped; a write was rolled back unless its commit had begun"
     )
@@ -176,6 +177,9 @@ class EmbeddedDatabases(Backend):
 
     async def _names(self) -> list[str]:
         return await self._in_thread(lambda _ticket: self._stored())
+
+    async def _size(self, database: str) -> int:
+        return await self._in_thread(lambda ticket: self._measure(database, ticket))
 
     async def _create(self, name: str) -> None:
         await self._in_thread(lambda _ticket: self._add(name))
@@ -258,6 +262,10 @@ class EmbeddedDatabases(Backend):
     def _query(self, name: str, statement: Statement, ticket: Ticket) -> Rows:
         with self._ready(name, [statement], ticket) as database, self._translated():
             return self._run(database, database.java.query, statement, effect="")
+
+    def _measure(self, name: str, ticket: Ticket) -> int:
+        with self._ready(name, [], ticket) as database, self._translated():
+            return int(database.java.getSize())
 
     def _find(self, asked: IndexSearch, ticket: Ticket) -> Mapping[str, Any]:
         conditions = [c for each in asked.searches.values() if (c := condition_of(asked, each))]

@@ -1,4 +1,4 @@
-"""What the embedded engine keeps for each thread, and how a call leaves none of it behind.
+"""The contexts that the embedded engine keeps for each thread; a call leaves none behind.
 
 The engine has a context for every database that a thread has used: its transactions, its user and
 some buffers. A thread of a pool serves calls of all databases, so it collects their contexts, and
