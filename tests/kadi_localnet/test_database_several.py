@@ -111,7 +111,7 @@ async def abilities(tmp_path: Path) -> AsyncIterator[Abilities]:
         yield Abilities(engine)
 
 
-def search(database: str, *names: str, where: str | None = None, found: int = 8) -> Row:
+def search(database: str, *names: str, where: str | None = None, limit: int = 8) -> Row:
     """Return the input of a search by some of the vector and the terms."""
     lookup = {"type": "Doc", "where": {"name": "d3"}, "columns": ["database", "name"]}
     scanned = {"type": "Doc", "where": {"weights": [9]}, "columns": ["database"]}
@@ -119,7 +119,7 @@ def search(database: str, *names: str, where: str | None = None, found: int = 8)
         "database": database,
         "compared": {name: COMPARED[name] for name in COMPARED if name in names or len(names) < 2},
         "searches": {
-            name: {"type": "Doc", "by": name, "limits": [found, 2 * found], "where": where}
+            name: {"type": "Doc", "by": name, "limits": [limit, 2 * limit], "where": where}
             for name in names
         },
         "columns": ["database", "name"],
@@ -187,7 +187,7 @@ def step(kind: str, database: str, number: int, rid: str) -> Step:
     if kind == "search":
         names = rng.choice([("heavy",), ("near",), ("near", "heavy")])
         where = rng.choice([None, "name <> 'd4'"])
-        given = search(database, *names, where=where, found=rng.randint(2, 20))
+        given = search(database, *names, where=where, limit=rng.randint(2, 20))
         return Step("arcade-index-search", given, lambda answer: searched(answer["result"]))
     if kind == "query":
         given = {"query": rng.choice(QUERIES), "params": {"rid": rid}}
@@ -289,15 +289,25 @@ async def test_a_search_after_statements_on_another_database_finds_its_own_recor
     for name in ("kadi_memory", "other"):
         await filled(abilities.engine, name)
     for _ in range(2):
-        for name, found in itertools.product(("kadi_memory", "other"), ("heavy", "near")):
+        for name, by in itertools.product(("kadi_memory", "other"), ("heavy", "near")):
             answers = [
                 await abilities.call("arcade-query", {"database": other, "query": QUERIES[0]})
                 for other in ("kadi_memory", "other")
                 for _ in range(THREADS)
             ]
             assert all(answer["success"] for answer in answers)
-            answer = await abilities.call("arcade-index-search", search(name, found))
+            answer = await abilities.call("arcade-index-search", search(name, by))
             assert set(searched(answer["result"])) == {name}
+
+
+class Broken:
+    """A database that cannot roll back."""
+
+    def isTransactionActive(self) -> bool:
+        return True
+
+    def rollbackAllNested(self) -> None:
+        jpype.JClass("java.lang.Integer").parseInt("none")
 
 
 def context_names() -> set[str]:
@@ -349,6 +359,24 @@ async def test_a_transaction_that_was_left_open_is_no_part_of_the_next_call(
         await engine.write("d", [Statement("INSERT INTO Scratch SET n = 1")], timeout=SECONDS)
         counted = await engine.read("d", Statement("SELECT n FROM Scratch"), timeout=SECONDS)
         assert decode(bytes(counted.json)) == [{"n": 1}]
+
+
+async def test_a_rollback_that_fails_is_logged_and_leaves_no_context(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with EmbeddedDatabases(tmp_path, heap_mb=256, workers=1, warm_up=False) as engine:
+        await filled(engine, "d")
+
+        def lose() -> None:
+            with engine._ready("d", [], Ticket()) as database:
+                database.java.begin()
+                engine._running_engine().contexts._leave(Broken())
+                assert context_names() == set()
+
+        await in_thread(engine, lose)
+        assert "a transaction was not rolled back: NumberFormatException" in caplog.text
+        counted = await engine.read("d", Statement("SELECT n FROM Scratch"), timeout=SECONDS)
+        assert counted.count == 0
 
 
 async def test_a_thread_that_ended_is_no_thread_of_the_engine_any_more(

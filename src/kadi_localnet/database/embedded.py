@@ -310,9 +310,10 @@ class EmbeddedDatabases(Backend):
     ) -> list[Rows]:
         """Run statements in a transaction, which :meth:`_ready` rolls back if one fails."""
         java = database.java
-        java.begin()
-        transaction = java.getTransactionIfExists()
-        commits = transaction.getCommitCount()
+        with self._translated():
+            java.begin()
+            transaction = java.getTransactionIfExists()
+            commits = transaction.getCommitCount()
         try:
             with self._translated():
                 rows = [

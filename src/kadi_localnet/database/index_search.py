@@ -318,7 +318,7 @@ class _Java:
         bound = self._made(_BOUND_RID, "com.arcadedb.database.BasicDatabase", _RID).bindTo(database)
         rid, score = self._chain(bare, bound), self._method(_RID_SCORE, "score", _REAL)
         rids, texts = self._each(rid, self._to_list), self._texts(rid, score)
-        return lambda found: Ranked(rids.apply(found), *_columns(texts.apply(found)))
+        return lambda ranked: Ranked(rids.apply(ranked), *_columns(texts.apply(ranked)))
 
     def products(self, rids: Any, by: Compared) -> dict[str, float]:
         """Return the dot products of the terms of documents with some, as the SQL function does."""

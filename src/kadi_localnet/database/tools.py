@@ -216,14 +216,14 @@ class _DatabaseTools:
         return {"success": True, "results": [each.json for each in rows], "committed": True}
 
     async def info(self, given: InfoInput, call: Call) -> Mapping[str, Any]:
-        report = self._reports.info
-        found = await self._run(call, lambda left: report(given.database, timeout=left))
-        return {"success": True, **found}
+        info = self._reports.info
+        report = await self._run(call, lambda left: info(given.database, timeout=left))
+        return {"success": True, **report}
 
     async def stats(self, given: StatsInput, call: Call) -> Mapping[str, Any]:
-        report = self._reports.statistics
-        found = await self._run(call, lambda left: report(given.database, timeout=left))
-        return {"success": True, **found}
+        statistics = self._reports.statistics
+        report = await self._run(call, lambda left: statistics(given.database, timeout=left))
+        return {"success": True, **report}
 
     async def status(self, _given: NoInput, call: Call) -> Mapping[str, Any]:
         return await self._run(call, lambda left: self._reports.status(timeout=left))
