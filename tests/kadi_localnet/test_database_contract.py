@@ -3,104 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.database_servers import PASSWORD, database_server
-from tests.kadi_client.calls import PlainCall
+from tests.kadi_localnet.backends import Abilities, MakeBackend, names
 
-from kadi_client.messages import decode, encode
-from kadi_localnet.database.backend import ATTEMPTS, Backend
-from kadi_localnet.database.embedded import EmbeddedDatabases
-from kadi_localnet.database.remote_server import HttpDatabases
-from kadi_localnet.database.tools import database_tools
+from kadi_localnet.database.backend import ATTEMPTS
 
 pytestmark = pytest.mark.engine
-
-names = (f"contract{number}" for number in itertools.count())
-
-
-class QuietCall(PlainCall):
-    """A call whose handler must not publish."""
-
-    async def publish(self, channel: str, data: Any) -> None:
-        raise AssertionError("a database publishes nothing")
-
-
-class Abilities:
-    """The tools as a caller on the wire sees them."""
-
-    def __init__(self, backend: Backend, database: str, **options: Any) -> None:
-        self._tools = {tool.name: tool for tool in database_tools(backend, **options)}
-        self.backend = backend
-        self.database = database
-        self.counts = backend.counts
-
-    async def call(self, name: str, given: dict[str, Any], remaining: float | None = 20.0) -> Any:
-        return decode(encode(await self._tools[name].handler(given, QuietCall(remaining))))
-
-    async def query(self, text: str, params: Any = None, language: str = "sql") -> Any:
-        given = {"database": self.database, "query": text, "language": language}
-        return await self.call("arcade-query", given | {"params": params})
-
-    async def command(self, text: str, params: Any = None, language: str = "sql") -> Any:
-        given = {"database": self.database, "command": text, "language": language}
-        return await self.call("arcade-command", given | {"params": params})
-
-    async def rows(self, text: str, params: Any = None, language: str = "sql") -> Any:
-        answer = await self.query(text, params, language)
-        assert answer["success"], answer
-        assert answer["count"] == len(answer["result"])
-        return answer["result"]
-
-    async def run(self, text: str, params: Any = None, language: str = "sql") -> Any:
-        answer = await self.command(text, params, language)
-        assert answer["success"], answer
-        assert answer["count"] == len(answer["result"])
-        return answer["result"]
-
-
-@pytest.fixture(scope="session")
-def server_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with database_server(tmp_path_factory.mktemp("server")) as (url, _):
-        yield url
-
-
-MakeBackend = Callable[..., Any]
-
-
-@pytest.fixture(params=["embedded", "http"])
-def make_backend(request: pytest.FixtureRequest, tmp_path: Path) -> MakeBackend:
-    kind = request.param
-    url = request.getfixturevalue("server_url") if kind == "http" else ""
-
-    @asynccontextmanager
-    async def make(**options: Any) -> AsyncIterator[Backend]:
-        backend: Any
-        if kind == "http":
-            backend = HttpDatabases([url], user="root", password=PASSWORD, **options)
-        else:
-            backend = EmbeddedDatabases(tmp_path, heap_mb=512, **options)
-            await backend.start()
-        try:
-            yield backend
-        finally:
-            await backend.close()
-
-    return make
-
-
-@pytest.fixture
-async def db(make_backend: MakeBackend) -> AsyncIterator[Abilities]:
-    async with make_backend() as backend:
-        abilities = Abilities(backend, next(names))
-        created = await abilities.call("arcade-db-create", {"name": abilities.database})
-        assert created == {"success": True, "database": abilities.database}
-        yield abilities
 
 
 @pytest.mark.slow

@@ -73,6 +73,7 @@ async def test_the_documented_rights_are_enough_for_a_worker_and_no_more(
     await run("UPDATE `Chunk_x` SET source = 'b'")
     await run("DELETE FROM `Chunk_x`")
     await run("ALTER TYPE Chunk CUSTOM note = 'x'")
+    assert (await databases.size("d", timeout=20) or 0) > 0
     for text in (
         "BACKUP DATABASE",
         "EXPORT DATABASE",

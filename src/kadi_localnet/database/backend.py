@@ -107,6 +107,8 @@ class Backend(ABC):
     late_write: ClassVar[str]
     searches_indexes: ClassVar[bool] = False
     """Whether :meth:`search` is possible."""
+    container: ClassVar[str]
+    """Place of the engine: ``embedded`` in this process, or a ``server``."""
 
     def __init__(self, *, concurrency: int) -> None:
         self.counts = Counts()
@@ -151,6 +153,12 @@ class Backend(ABC):
         async with self._within(timeout, self.late_read) as limit:
             return sorted(await self._repeated(limit, self._names))
 
+    async def size(self, database: str, *, timeout: float) -> int | None:
+        """Return the bytes of the files of a database; ``None`` if the engine does not say it."""
+        self.counts.reads += 1
+        async with self._within(timeout, self.late_read) as limit:
+            return await self._repeated(limit, lambda: self._size(database))
+
     async def create(self, name: str, *, timeout: float) -> None:
         """Create a database; an existing one is an error."""
         async with self._within(timeout, self.late_write) as limit:
@@ -174,6 +182,9 @@ class Backend(ABC):
 
     @abstractmethod
     async def _names(self) -> Iterable[str]: ...
+
+    @abstractmethod
+    async def _size(self, database: str) -> int | None: ...
 
     @abstractmethod
     async def _create(self, name: str) -> None: ...

@@ -41,6 +41,7 @@ from kadi_localnet.database.index_search import IndexSearcher, condition_of
 from kadi_localnet.database.index_use import Use, dropped_types
 from kadi_localnet.database.search_input import IndexSearch
 from kadi_localnet.database.statement_guard import confine, statement_guard
+from kadi_localnet.database.thread_contexts import ThreadContexts
 from kadi_localnet.database.tickets import Stopped, Ticket, messages, translate
 from kadi_localnet.database.vector_indexes import (
     close_dropped_graphs,
@@ -78,6 +79,7 @@ class _Engine:
         self.no_client = jpype.JClass("com.arcadedb.query.RunningQuery$Client").NONE
         self.need_retry = jpype.JClass("com.arcadedb.exception.NeedRetryException")
         self.transaction = jpype.JClass("com.arcadedb.database.TransactionContext")
+        self.contexts = ThreadContexts()
         self.open: dict[str, _Open] = {}
 
 
@@ -100,6 +102,7 @@ class EmbeddedDatabases(Backend):
     """
 
     searches_indexes = True
+    container = "embedded"
     late_read = late_write = (
         ": the statement was stopped; a write was rolled back unless its commit had begun"
     )
@@ -174,6 +177,9 @@ class EmbeddedDatabases(Backend):
 
     async def _names(self) -> list[str]:
         return await self._in_thread(lambda _ticket: self._stored())
+
+    async def _size(self, database: str) -> int:
+        return await self._in_thread(lambda ticket: self._measure(database, ticket))
 
     async def _create(self, name: str) -> None:
         await self._in_thread(lambda _ticket: self._add(name))
@@ -257,6 +263,10 @@ class EmbeddedDatabases(Backend):
         with self._ready(name, [statement], ticket) as database, self._translated():
             return self._run(database, database.java.query, statement, effect="")
 
+    def _measure(self, name: str, ticket: Ticket) -> int:
+        with self._ready(name, [], ticket) as database, self._translated():
+            return int(database.java.getSize())
+
     def _find(self, asked: IndexSearch, ticket: Ticket) -> Mapping[str, Any]:
         conditions = [c for each in asked.searches.values() if (c := condition_of(asked, each))]
         with self._ready(asked.database, conditions, ticket) as database, self._translated():
@@ -273,14 +283,21 @@ class EmbeddedDatabases(Backend):
 
     @contextmanager
     def _ready(self, name: str, statements: Sequence[Statement], ticket: Ticket) -> Iterator[_Open]:
-        """Check statements, and make them stoppable during the block; yield their database."""
+        """Ready a database and this thread for statements, and yield the database.
+
+        During the block the database is the only one of the thread, and the statements can be
+        stopped. Afterwards nothing of the call is left in the thread: :mod:`.thread_contexts`.
+        """
         ticket.check()
         engine = self._running_engine()
         with self._translated():
             for statement in statements:
                 engine.guard.check(statement)
         database = engine.open.get(name) or self._opened(name)
-        with ticket.running(engine.registry, engine.no_client, name):
+        with (
+            ticket.running(engine.registry, engine.no_client, name),
+            engine.contexts.only(database.java),
+        ):
             yield database
 
     def _running_engine(self) -> _Engine:
@@ -291,10 +308,12 @@ class EmbeddedDatabases(Backend):
     def _transaction(
         self, database: _Open, statements: Sequence[Statement], ticket: Ticket
     ) -> list[Rows]:
+        """Run statements in a transaction, which :meth:`_ready` rolls back if one fails."""
         java = database.java
-        java.begin()
-        transaction = java.getTransactionIfExists()
-        commits = transaction.getCommitCount()
+        with self._translated():
+            java.begin()
+            transaction = java.getTransactionIfExists()
+            commits = transaction.getCommitCount()
         try:
             with self._translated():
                 rows = [
@@ -310,9 +329,6 @@ class EmbeddedDatabases(Backend):
                     f"some batches were committed before a conflict with a concurrent write: {exc}"
                 ) from exc
             raise
-        finally:
-            if java.isTransactionActive():
-                java.rollbackAllNested()
 
     def _run(
         self, database: _Open, execute: Callable[..., Any], statement: Statement, *, effect: str
@@ -346,20 +362,21 @@ class EmbeddedDatabases(Backend):
                     " arcade-db-list lists the existing ones"
                 )
             started = time.monotonic()
-            with self._opening_errors():
+            with self._opening_errors(), engine.contexts.none_left():
                 java = open_repaired(engine.factory, self._directory / name)
-            log.info("opened %s in %.2f s", name, time.monotonic() - started)
-            return self._keep(name, java, warm_up=self._warm_up)
+                log.info("opened %s in %.2f s", name, time.monotonic() - started)
+                return self._keep(name, java, warm_up=self._warm_up)
 
     def _add(self, name: str) -> None:
+        engine = self._running_engine()
         with self._opening:
             if _is_database(self._directory / name):
                 raise DatabaseError(f"database {name!r} already exists")
             self._space.check([])
-            with self._opening_errors():
-                java = self._running_engine().factory(str(self._directory / name)).create()
-            java.command("sql", f'ALTER DATABASE `arcadedb.dateTimeFormat` "{DATETIME_FORMAT}"')
-            self._keep(name, java, warm_up=False)
+            with self._opening_errors(), engine.contexts.none_left():
+                java = engine.factory(str(self._directory / name)).create()
+                java.command("sql", f'ALTER DATABASE `arcadedb.dateTimeFormat` "{DATETIME_FORMAT}"')
+                self._keep(name, java, warm_up=False)
 
     @contextmanager
     def _opening_errors(self) -> Iterator[None]:
@@ -384,14 +401,17 @@ class EmbeddedDatabases(Backend):
         searcher = IndexSearcher(java, max_bytes=self._max_bytes)
         opened = self._running_engine().open[name] = _Open(java, writer, searcher)
         if warm_up:
-            warmer = threading.Thread(
-                target=warm_vector_indexes,
-                args=(name, java, self._indexes, self._closing),
-                daemon=True,
-            )
+            warmer = threading.Thread(target=self._warm, args=(name, java), daemon=True)
             self._warmers.append(warmer)
             warmer.start()
         return opened
+
+    def _warm(self, name: str, java: Any) -> None:
+        """Load the vector indexes of a database, in a thread of its own."""
+        try:
+            warm_vector_indexes(name, java, self._indexes, self._closing)
+        finally:
+            self._running_engine().contexts.detach()
 
     def _stored(self) -> list[str]:
         return [path.name for path in self._directory.iterdir() if _is_database(path)]

@@ -31,6 +31,9 @@ _ANYTHING = "java.lang.Object"
 _TEXT = "java.lang.String"
 _REAL = jpype.JFloat
 _TERMS = "com.arcadedb.function.sql.vector.SparseVector"
+_RID = "com.arcadedb.database.RID"
+_BOUND_RID = "com.arcadedb.database.DatabaseRID"
+_RID_SCORE = "com.arcadedb.index.sparsevector.RidScore"
 _OF_THREAD = "java.lang.ThreadLocal"
 _KEPT = 256
 """Properties whose function is kept."""
@@ -57,6 +60,7 @@ class IndexSearcher:
         self._database = database
         self._max_bytes = max_bytes
         self._java = _java()
+        self._scored = self._java.scored_in(database)
 
     def answer(self, asked: IndexSearch, select: Callable[[Statement], Any]) -> dict[str, Any]:
         """Run the searches, and score what any of them finds by every vector and all terms.
@@ -198,7 +202,7 @@ class IndexSearcher:
                 # allowed. In groups, here of one record each, it searches among the allowed; that
                 # costs more, and is not needed if the list is full.
                 found = index.topKGrouped(*heavy, 1, allowed, self._java.same)
-            lists.append(self._java.scored(found))
+            lists.append(self._scored(found))
         return self._best(lists, limit)
 
     def _best(self, lists: Sequence[Ranked], limit: int) -> Ranked:
@@ -285,16 +289,13 @@ class _Java:
         self._products_of = lru_cache(_KEPT)(self._products)
         self._rows_of = lru_cache(_KEPT)(self._rows)
         pair, result = "com.arcadedb.utility.Pair", "com.arcadedb.query.sql.executor.Result"
-        ranked, optional = "com.arcadedb.index.sparsevector.RidScore", "java.util.Optional"
+        optional = "java.util.Optional"
         self._document = self._method("com.arcadedb.database.Identifiable", "asDocument", _DOCUMENT)
         self.documents = self._each(self._document, self._to_list)
         second = self._method(pair, "getSecond", _ANYTHING)
         distance = self._chain(second, self._method("java.lang.Number", "floatValue", _REAL))
         first = self._method(pair, "getFirst", _ANYTHING)
         self._near = self._each(first, self._to_list), self._texts(first, distance)
-        rid = self._method(ranked, "rid", "com.arcadedb.database.RID")
-        score = self._method(ranked, "score", _REAL)
-        self._scored = self._each(rid, self._to_list), self._texts(rid, score)
         found, id_ = self._method(result, "getIdentity", optional), (optional, "get", _ANYTHING)
         self.identity = self._called(self._chain(found, self._method(*id_)))
 
@@ -307,9 +308,17 @@ class _Java:
         rids, distances = _columns(self._near[1].apply(pairs))
         return rids, (np.float32(1) - np.array(distances, np.float32)).tolist()
 
-    def scored(self, ranked: Any) -> Ranked:
-        """Return the answer of a sparse index."""
-        return Ranked(self._scored[0].apply(ranked), *_columns(self._scored[1].apply(ranked)))
+    def scored_in(self, database: Any) -> Callable[[Any], Ranked]:
+        """Return the function of the answer of a sparse index of a database.
+
+        Such an index returns record ids without a database, whose records would be read from
+        whichever one the thread uses. So each is replaced by an id of the database.
+        """
+        bare = self._method(_RID_SCORE, "rid", _RID)
+        bound = self._made(_BOUND_RID, "com.arcadedb.database.BasicDatabase", _RID).bindTo(database)
+        rid, score = self._chain(bare, bound), self._method(_RID_SCORE, "score", _REAL)
+        rids, texts = self._each(rid, self._to_list), self._texts(rid, score)
+        return lambda ranked: Ranked(rids.apply(ranked), *_columns(texts.apply(ranked)))
 
     def products(self, rids: Any, by: Compared) -> dict[str, float]:
         """Return the dot products of the terms of documents with some, as the SQL function does."""

@@ -35,6 +35,7 @@ _CONFLICTS = frozenset(
 _NOT_LEADER = "ServerIsNotTheLeaderException"
 _NOT_SENT = re.compile(r"^Quorum \d++ not reached because only ")
 """A leader that has lost the other servers says so before it writes anything."""
+_SIZE = backend.Statement("SELECT size FROM schema:database")
 _MISSING = frozenset({"DatabaseNotAvailableException", "DatabaseNotFoundException"})
 
 _UNKNOWN_OUTCOME = "the connection was lost before the answer: whether it took effect is unknown"
@@ -152,6 +153,7 @@ class HttpDatabases(backend.Backend):
             alone answers.
     """
 
+    container = "server"
     late_read = ""
     late_write = ": whether it took effect is unknown"
 
@@ -228,6 +230,11 @@ class HttpDatabases(backend.Backend):
     async def _names(self) -> list[str]:
         response = await self._send(_Request(path="/api/v1/databases", method="GET", again=True))
         return list(map(decode, _read_answer(response.content).result))
+
+    async def _size(self, database: str) -> int | None:
+        rows = decode(bytes((await self._read(database, _SIZE, Use())).json))
+        size = rows[0].get("size") if rows else None
+        return size if isinstance(size, int) else None
 
     async def _create(self, name: str) -> None:
         command = {"command": f"create database {name}"}

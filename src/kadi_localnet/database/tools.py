@@ -8,12 +8,13 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import AliasChoices, BaseModel, Field, ValidationError
 
 from kadi_client.context import incident
 from kadi_client.slots import FairSlots, Full
 from kadi_client.tools import Call, Tool, validation_text
 from kadi_localnet.database.backend import LANGUAGES, Backend, DatabaseError, Rows, Statement
+from kadi_localnet.database.reports import DatabaseReports, unhealthy
 from kadi_localnet.database.search_input import IndexSearch, Name, Numbers, Text
 
 T = TypeVar("T")
@@ -38,6 +39,13 @@ _BATCH = "Run several commands in one transaction: all of them take effect, or n
 _SEARCH = "Search vector and sparse indexes together and return what they find with its scores."
 _LIST = "Names of the databases."
 _CREATE = "Create a database."
+_INFO = "Types, indexes, number of records and size of a database."
+_STATS = "Number of records and types and size of a database, or of all."
+_STATUS = "Whether the database engine runs."
+_HEALTH = "Check that the database engine and a database answer."
+
+_BY_EITHER_NAME = AliasChoices("database", "name")
+"""Names of the field for a database; callers that create one know it as ``name``."""
 
 log = logging.getLogger(__name__)
 
@@ -114,8 +122,22 @@ class BatchInput(BaseModel):
     commands: list[Text | BatchCommand] = Field(min_length=1)
 
 
-class ListInput(BaseModel):
+class NoInput(BaseModel):
     """No input."""
+
+
+class InfoInput(BaseModel):
+    """The database to report on."""
+
+    database: Name = Field(validation_alias=_BY_EITHER_NAME)
+
+
+class StatsInput(BaseModel):
+    """The database to report on, or all."""
+
+    database: Name | None = Field(
+        None, validation_alias=_BY_EITHER_NAME, description="All databases if not given."
+    )
 
 
 class CreateInput(BaseModel):
@@ -151,7 +173,11 @@ def database_tools(
         Tool.typed("arcade-query", _QUERY, QueryInput, tools.query, on_error=_failure),
         Tool.typed("arcade-command", _COMMAND, command, tools.command, on_error=_failure),
         Tool.typed("arcade-batch", _BATCH, BatchInput, tools.batch, on_error=_batch_failure),
-        Tool.typed("arcade-db-list", _LIST, ListInput, tools.names, on_error=_failure),
+        Tool.typed("arcade-db-list", _LIST, NoInput, tools.names, on_error=_failure),
+        Tool.typed("arcade-db-info", _INFO, InfoInput, tools.info, on_error=_failure),
+        Tool.typed("arcade-db-stats", _STATS, StatsInput, tools.stats, on_error=_failure),
+        Tool.typed("arcade-status", _STATUS, NoInput, tools.status, on_error=_status_failure),
+        Tool.typed("arcade-health", _HEALTH, NoInput, tools.health, on_error=_health_failure),
         Tool.typed("arcade-db-create", _CREATE, CreateInput, tools.create, on_error=_failure),
     ]
 
@@ -163,6 +189,7 @@ class _DatabaseTools:
         self, backend: Backend, timeout: float, longest: float, threads: FairSlots
     ) -> None:
         self._backend = backend
+        self._reports = DatabaseReports(backend)
         self._timeout = timeout
         self._longest = longest
         self._threads = threads
@@ -188,7 +215,23 @@ class _DatabaseTools:
         rows = await self._write(given.database, asked, call)
         return {"success": True, "results": [each.json for each in rows], "committed": True}
 
-    async def names(self, _given: ListInput, call: Call) -> Mapping[str, Any]:
+    async def info(self, given: InfoInput, call: Call) -> Mapping[str, Any]:
+        info = self._reports.info
+        report = await self._run(call, lambda left: info(given.database, timeout=left))
+        return {"success": True, **report}
+
+    async def stats(self, given: StatsInput, call: Call) -> Mapping[str, Any]:
+        statistics = self._reports.statistics
+        report = await self._run(call, lambda left: statistics(given.database, timeout=left))
+        return {"success": True, **report}
+
+    async def status(self, _given: NoInput, call: Call) -> Mapping[str, Any]:
+        return await self._run(call, lambda left: self._reports.status(timeout=left))
+
+    async def health(self, _given: NoInput, call: Call) -> Mapping[str, Any]:
+        return await self._run(call, lambda left: self._reports.health(timeout=left))
+
+    async def names(self, _given: NoInput, call: Call) -> Mapping[str, Any]:
         names = await self._run(call, lambda left: self._backend.databases(timeout=left))
         return {"success": True, "databases": names}
 
@@ -237,6 +280,14 @@ def _failure(exc: Exception, tool: str) -> Mapping[str, Any]:
         log.error("%s failed, incident %s", tool, name, exc_info=exc)
         text = f"internal error, incident {name}: the log of the database ability explains it"
     return {"success": False, "error": text}
+
+
+def _status_failure(exc: Exception, tool: str) -> Mapping[str, Any]:
+    return {**_failure(exc, tool), "running": False}
+
+
+def _health_failure(exc: Exception, tool: str) -> Mapping[str, Any]:
+    return unhealthy(str(_failure(exc, tool)["error"]), engine=False)
 
 
 def _batch_failure(exc: Exception, tool: str) -> Mapping[str, Any]:
