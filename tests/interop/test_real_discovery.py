@@ -288,7 +288,10 @@ async def test_a_refused_caller_learns_of_an_announced_network_and_of_no_other(
             broker.url,
             identity=member,
             networks=["vault", "cellar"],
-            tools=[*tools("in_vault", networks=["vault"]), *tools("in_cellar", networks=["cellar"])],
+            tools=[
+                *tools("in_vault", networks=["vault"]),
+                *tools("in_cellar", networks=["cellar"]),
+            ],
         ),
     ):
         caller = await real(url=broker.url)

@@ -287,10 +287,10 @@ async def not_offered(connection: Connection, tool: str) -> NotOffered | None:
 
     It is ``None`` for another tool, and if there is no worker, which may come back.
     """
-    from ability_search.tools.table import families, family_of, offer_remedy
+    # Few callers need the table, which imports the models of all tools.
+    from ability_search.tools.table import BY_NAME, family_of, offer_remedy, tool_named
 
-    family = family_of(tool)
-    if family not in families():
+    if tool in BY_NAME or tool_named(tool) is None:
         return None
     try:
         workers = await connection.providers(PUBLISHER, timeout=_LIST_SECONDS)
@@ -298,7 +298,7 @@ async def not_offered(connection: Connection, tool: str) -> NotOffered | None:
         return None
     if not workers:
         return None
-    return NotOffered(f"no worker offers {tool}", hint=offer_remedy(family))
+    return NotOffered(f"no worker offers {tool}", hint=offer_remedy(family_of(tool)))
 
 
 def is_away(exc: KadiError) -> bool:

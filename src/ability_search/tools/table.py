@@ -157,6 +157,16 @@ def offered_tools(offer: Sequence[str] | None) -> tuple[ToolRow, ...]:
     return (*TOOLS, *(row for row in loaded().tools if family_of(row.name) in chosen))
 
 
+def listed_tools(offer: Sequence[str] | None) -> tuple[ToolRow, ...]:
+    """Return the tools that a client lists for workers with a setting ``offer``.
+
+    If it is not set, the workers of a client may offer any, and all are listed.
+
+    Errors as for :func:`offered_families`.
+    """
+    return all_tools() if offer is None else offered_tools(offer)
+
+
 def offer_remedy(*names: str) -> str:
     """Return how the tools of families are offered."""
     listed = ",".join(names)
