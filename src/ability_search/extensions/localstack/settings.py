@@ -100,7 +100,8 @@ class LocalBroker(Group):
     private_network: str = setting(
         "components",
         about="Network of the components of `ability-search up`, which no other agent may join;"
-        " empty for none. Then every agent can call the database and the models.",
+        " empty for none (`SEARCH_LOCAL_BROKER_PRIVATE_NETWORK=`). Then every agent can call the"
+        " database and the models.",
     )
     shared_process: bool = setting(
         True,
