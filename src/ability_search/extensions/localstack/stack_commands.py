@@ -24,7 +24,12 @@ from ability_search.extensions.cli.lifecycle import stop_signals
 from ability_search.extensions.cli.parameters import DataDirOption, JsonOption
 from ability_search.extensions.cli.settings import Logging
 from ability_search.extensions.localstack.settings import OPEN_NETWORK
-from ability_search.extensions.localstack.stack_plan import Plan, StackOptions, check_ports
+from ability_search.extensions.localstack.stack_plan import (
+    Plan,
+    StackOptions,
+    check_ports,
+    kind_of,
+)
 from ability_search.extensions.localstack.supervisor import new_stack, released
 
 _DOWN_SECONDS = 90.0
@@ -113,7 +118,8 @@ def _print_stack(running: RunningStack) -> None:
     if running.private_network:
         text = f"{running.private_network}; {OPEN_NETWORK} ability-search up opens it to all agents"
         pairs.append(("private", text))
-    pairs.append(("offers", ", ".join(f"{name}-*" for name in ("search", *running.offer))))
+    if any(kind_of(part.name) == "worker" for part in running.parts):
+        pairs.append(("offers", ", ".join(f"{name}-*" for name in ("search", *running.offer))))
     output.print_pairs([*pairs, ("model", running.model)])
 
 
