@@ -22,6 +22,7 @@ from ability_search.client.running_stack import (
 from ability_search.client.trust import require_trusted
 from ability_search.config.schema import Broker, Settings
 from ability_search.config.setting_fields import Url
+from ability_search.config.sources import set_variables
 from ability_search.errors import (
     ConfigurationError,
     DatabaseUnavailable,
@@ -153,7 +154,7 @@ def joined_environ(settings: Settings, environ: Mapping[str, str]) -> Mapping[st
     networks = ",".join(target.networks)
     broker = {"BROKER_URL": target.url, "BROKER_NETWORKS": networks}
     own = {"SEARCH_IDENTITY_FILE": str(identity_file(settings.files.data_dir, JOINED_WORKER))}
-    return {**target.stack.environ, **own, **environ, **broker}
+    return {**target.stack.environ, **own, **set_variables(environ), **broker}
 
 
 def require_shared(target: Target, *, memory: bool = False) -> None:

@@ -117,6 +117,16 @@ def from_environment(environ: Mapping[str, str], base: Base) -> Layer:
     return layer
 
 
+def set_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables without blank ones that count as unset."""
+    settings = all_settings().by_env
+    return {
+        name: text
+        for name, text in environ.items()
+        if text.strip() or name not in settings or settings[name].empty_values
+    }
+
+
 def unknown_variables(environ: Mapping[str, str], further: Collection[str]) -> list[str]:
     """Return a warning for each variable ``SEARCH_...`` that no setting has.
 

@@ -11,6 +11,7 @@ import pytest
 from ability_search.config.loader import chosen_extensions, load_settings
 from ability_search.config.schema import Broker, Settings
 from ability_search.config.settings_table import Spec, all_settings
+from ability_search.config.sources import set_variables
 from ability_search.errors import ConfigurationError
 from ability_search.extensions.cli.settings import Metrics
 from ability_search.extensions.localstack.settings import LocalBroker
@@ -163,6 +164,11 @@ def test_a_blank_value_in_the_vault_or_of_the_deployer_is_as_a_blank_variable(
 def test_the_first_variable_that_is_not_blank_wins(tmp_path: Path) -> None:
     settings = load(tmp_path, BROKER_NETWORKS="", KADI_BROKER_NETWORKS="lab")
     assert settings.broker.networks == ("lab",)
+
+
+def test_blank_variables_that_count_as_unset_replace_nothing() -> None:
+    environ = {"SEARCH_EMBEDDING_MODEL": " ", "SEARCH_TOKENIZER": "", "PATH": "", "BROKER_URL": "x"}
+    assert set_variables(environ) == {"SEARCH_TOKENIZER": "", "PATH": "", "BROKER_URL": "x"}
 
 
 def test_a_private_network_is_opened_by_a_blank_variable(tmp_path: Path) -> None:
