@@ -184,7 +184,10 @@ def _setting_bounds(spec: Spec) -> str:
     ]
     text = ", ".join(bounds)
     unit = "" if spec.unit == "bytes" else spec.unit
-    return f"{text} {unit}".strip()
+    allowed = f"{text} {unit}".strip()
+    if not spec.empty_values:
+        return allowed
+    return f"{allowed}, or empty" if allowed else "may be empty"
 
 
 BLOCKS: dict[str, dict[str, Callable[[], str]]] = {

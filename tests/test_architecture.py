@@ -64,7 +64,7 @@ from ability_search.config.loader import load_settings
 from ability_search.extensions.localstack import stack_commands, supervisor
 settings, options = load_settings({}, Path.cwd()), stack_commands.StackOptions(port=0)
 supervisor.Stack(stack_commands.Plan(settings, options, "info"), lock=0, notify=print)
-supervisor.all_tools()
+supervisor.offered_tools(["all"])
 """
 """What the supervisor of a stack does before it starts a component."""
 COMPONENTS = (

@@ -87,7 +87,9 @@ def test_the_table_has_every_setting_once(generator: ModuleType) -> None:
         has_key = spec.home is None and spec.kind != "secret"
         assert row.startswith(f"| `{spec.key}` |") == has_key
         assert (spec.field.description or "") in row
-        assert len(re.split(r"(?<!\\)\|", row)) == 7
+        cells = re.split(r"(?<!\\)\|", row)
+        assert len(cells) == 7
+        assert ("empty" in cells[4]) == bool(spec.empty_values)
     assert "| `chunk_size` | `SEARCH_CHUNK_SIZE` | `500` | ≥ 16, ≤ 8192 tokens |" in table
     assert "| `max_batch_bytes` | `SEARCH_MAX_BATCH_BYTES` | `24 MiB` | ≥ 1 KiB, ≤ 1 GiB |" in table
 

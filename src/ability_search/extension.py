@@ -148,12 +148,19 @@ class Hooks:
 
     @hookspec
     def register_tools(self) -> Sequence[ToolRow]:
-        """Return tools of the worker, which :meth:`open_tools` implements."""
+        """Return tools that a worker may offer, which :meth:`open_tools` implements.
+
+        A worker registers those whose family, the name before the first dash, is in the setting
+        ``offer``; ``ability-search up`` offers all of them unless that is set.
+        """
         raise NotImplementedError
 
     @hookspec
     def open_tools(self, services: Services) -> Mapping[str, Handler]:
-        """Return the handlers of the tools over the services of a worker, by name of the tool."""
+        """Return the handlers of the tools over the services of a worker, by name of the tool.
+
+        It is called if the worker offers at least one of them.
+        """
         raise NotImplementedError
 
 
@@ -171,6 +178,12 @@ class Extension:
         """The respects in which it adds something, such as ``commands``."""
         hooks = (name for name in vars(Hooks) if name.startswith("register_"))
         return tuple(name.removeprefix("register_") for name in hooks if hasattr(self.plugin, name))
+
+    @property
+    def tools(self) -> frozenset[str]:
+        """The names of the tools that it adds."""
+        register = getattr(self.plugin, "register_tools", tuple)
+        return frozenset(row.name for row in register())
 
 
 def _flat(lists: Sequence[Iterable[Any]]) -> list[Any]:
@@ -253,10 +266,19 @@ class Extensions:
         """The formats of documents, those of the core included."""
         return FormatTable(_flat(self._plugins.hook.register_formats()))
 
-    def handlers(self, services: Services) -> dict[str, Handler]:
-        """Return the handlers of the further tools by name."""
-        opened = self._plugins.hook.open_tools(services=services)
-        return {name: handler for handlers in opened for name, handler in handlers.items()}
+    def handlers(self, services: Services, names: Collection[str]) -> dict[str, Handler]:
+        """Return the handlers of some of the further tools, and maybe of others, by name.
+
+        Extensions without one of these tools are not asked.
+        """
+        idle = [
+            extension.plugin for extension in self.extensions if extension.tools.isdisjoint(names)
+        ]
+        opened = self._plugins.subset_hook_caller("open_tools", remove_plugins=idle)
+        handlers: dict[str, Handler] = {}
+        for added in opened(services=services):
+            handlers |= added
+        return handlers
 
 
 _loaded: Extensions | None = None

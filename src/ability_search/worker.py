@@ -48,6 +48,7 @@ from ability_search.tools.boundary import failure
 from ability_search.tools.calls import Services
 from ability_search.tools.handlers import served_tools
 from ability_search.tools.requests import read_policy
+from ability_search.tools.table import offered_families
 from kadi_client import Agent, Brokers, Connection, KadiError, Tool
 from kadi_client.context import handling
 from kadi_client.provider import Observe, noted
@@ -87,6 +88,7 @@ async def open_worker(
         store: The store; ``None`` for the one that the settings choose.
 
     Raises:
+        ConfigurationError: if the setting ``offer`` names what no extension has.
         KadiError: if no broker can be reached, or none accepts the worker.
     """
     async with open_tools(
@@ -112,6 +114,7 @@ async def open_tools(
 
     Arguments and errors as for :func:`open_worker`.
     """
+    offered_families(settings.loading.offer)  # before anything is opened
     connection = worker_brokers(
         settings, connect_timeout=connect_timeout, observe=LOGGED, on_busy=_busy
     )

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from tests.test_structure import STRUCTURE
@@ -23,6 +24,15 @@ from ability_search.files.file_documents import hashed
 from ability_search.files.selection import select
 from ability_search.text.chunkers.strategies import chunk
 from ability_search.text.loaders import Bounds, Unreadable, extract, format_of
+from ability_search.tools.table import (
+    TOOLS,
+    all_tools,
+    families,
+    family_of,
+    listed_tools,
+    offered_families,
+    offered_tools,
+)
 
 BOUNDS = Bounds(1 << 20, 1 << 22)
 PLUGIN = """
@@ -262,6 +272,7 @@ def test_the_rest_works_without_an_extension_and_imports_its_settings_only(
     gone = those_that_need(name)
     chosen = ",".join(f"-{each}" for each in sorted(gone))
     environ = {**os.environ, "HOME": str(tmp_path), "SEARCH_EXTENSIONS": chosen}
+    environ["SEARCH_OFFER"] = "all"
     command = [sys.executable, "-P", "-c", LEFT_OUT]
     ended = subprocess.run(
         command, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=60
@@ -277,6 +288,89 @@ def test_the_rest_works_without_an_extension_and_imports_its_settings_only(
     settings = {f"{home}plugin", f"{home}settings"}
     if name not in reached:
         assert {each for each in modules.split() if each.startswith(home)} <= settings
+
+
+TOOLED = """
+from pydantic import BaseModel
+from ability_search.extension import hookimpl
+from ability_search.tools.tool_row import ToolRow
+
+class Words(BaseModel):
+    text: str = ""
+
+@hookimpl
+def register_tools():
+    about = {"title": "Shout", "summary": "Shout.", "usage": "Loudly.", "params": Words}
+    return [ToolRow(name=name, result=Words, **about) for name in ("shout", "shout-twice")]
+
+@hookimpl
+def open_tools(services):
+    services.opened.append("shouting")
+
+    async def shout(value, call):
+        return value
+
+    return {"shout": shout, "shout-twice": shout}
+"""
+
+
+class Opened:
+    """Stands for the services of a worker; plugins that are asked for handlers enter themselves."""
+
+    def __init__(self) -> None:
+        self.opened: list[str] = []
+
+
+def test_the_tools_of_a_package_are_offered_by_their_family(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    install(tmp_path, monkeypatch, TOOLED)
+    installed_plugins.cache_clear()
+    request.addfinalizer(installed_plugins.cache_clear)
+    loaded = Extensions(["-notes", "-sessions"])
+    monkeypatch.setattr(extension, "_loaded", loaded)
+    assert families() == ("shout",)
+    assert [row.name for row in offered_tools(["shout"])[8:]] == ["shout", "shout-twice"]
+    assert offered_tools(None) == offered_tools([]) == TOOLS
+    idle, asked = Opened(), Opened()
+    assert loaded.handlers(cast(Any, idle), []) == {}
+    assert loaded.handlers(cast(Any, asked), ["shout"]).keys() == {"shout", "shout-twice"}
+    assert (idle.opened, asked.opened) == ([], ["shouting"])
+
+
+@pytest.mark.parametrize(
+    ("offer", "expected"),
+    [
+        (None, ()),
+        ((), ()),
+        (("memory",), ("memory",)),
+        (("memory", "notes", "memory"), ("notes", "memory")),
+        (("all",), ("notes", "memory")),
+        (("all", "memory"), ("notes", "memory")),
+    ],
+)
+def test_the_families_of_an_offer(offer: tuple[str, ...] | None, expected: tuple[str, ...]) -> None:
+    assert offered_families(offer) == expected
+    names = [family_of(row.name) for row in offered_tools(offer)]
+    assert names == ["search"] * 8 + [name for name in expected for _ in range(4)]
+    assert listed_tools(offer) == (all_tools() if offer is None else offered_tools(offer))
+
+
+def test_an_offer_of_what_no_extension_has_names_what_is_possible() -> None:
+    with pytest.raises(
+        ConfigurationError, match="no extension that is loaded has .*'memry'"
+    ) as bad:
+        offered_tools(["memry", "notes"])
+    assert "Use names among notes, memory, all" in bad.value.hint
+
+
+def test_a_family_of_an_extension_that_is_left_out_cannot_be_offered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(extension, "_loaded", Extensions(["-sessions"]))
+    assert offered_families(["all"]) == ("notes",)
+    with pytest.raises(ConfigurationError, match="'memory'"):
+        offered_tools(["memory"])
 
 
 def test_the_gateway_has_no_route_of_an_extension_that_is_left_out(

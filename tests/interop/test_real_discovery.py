@@ -9,7 +9,7 @@ from tests.interop.conftest import CreatePython, CreateReal
 from tests.interop.real_client import ClientError, NodeProcess, RealClient, needs_real_client
 from tests.interop.relay import Relay
 
-from kadi_client import Call, Connection, RemoteError, Tool
+from kadi_client import Call, Connection, Identity, RemoteError, Tool
 from kadi_localnet.broker import Access, serve_broker
 
 pytestmark = [pytest.mark.process, pytest.mark.asyncio(loop_scope="module"), needs_real_client]
@@ -224,7 +224,8 @@ async def test_tools_are_visible_where_their_provider_is(
     assert names(await outside.request("kadi.ability.list")) == []
     assert names(await inside.request("kadi.ability.list")) == ["in_lab"]
     assert await inside.invoke_remote("in_lab", {"q": "x"}) == {"q": "x"}
-    with pytest.raises(ClientError, match="no provider for tool 'in_lab'"):
+    told = "no provider for tool 'in_lab' .*: global; it is offered on network 'lab', which this"
+    with pytest.raises(ClientError, match=told):
         await outside.invoke_remote("in_lab", {"q": "x"})
     with pytest.raises(ClientError, match="not found"):
         await outside.load_broker("lab")
@@ -276,6 +277,39 @@ async def test_a_tool_of_ours_with_networks_of_its_own_is_visible_there_only(
         await ability.invoke("in_lab", {})
 
 
+async def test_a_refused_caller_learns_of_an_announced_network_and_of_no_other(
+    node: NodeProcess, real: CreateReal
+) -> None:
+    member = Identity.generate()
+    access = Access(
+        members={"vault": [member.agent_id], "cellar": [member.agent_id]},
+        announced={"vault": "ask its operator"},
+    )
+    async with (
+        serve_broker(port=0, access=access) as broker,
+        Connection(
+            broker.url,
+            identity=member,
+            networks=["vault", "cellar"],
+            tools=[
+                *tools("in_vault", networks=["vault"]),
+                *tools("in_cellar", networks=["cellar"]),
+            ],
+        ),
+    ):
+        caller = await real(url=broker.url)
+        with pytest.raises(ClientError) as raised:
+            await caller.invoke_remote("in_vault", {})
+        assert (
+            "no provider for tool 'in_vault' on the networks searched: global; it is offered on"
+            f" network 'vault', which only listed agents may join, and agent {caller.agent_id} is"
+            " none of them: ask its operator"
+        ) in str(raised.value)
+        with pytest.raises(ClientError, match="for tool 'in_cellar' .*searched: global\n"):
+            await caller.invoke_remote("in_cellar", {})
+        await caller.disconnect()
+
+
 async def test_networks_that_an_agent_may_not_join_are_dropped_with_a_warning(
     node: NodeProcess, real: CreateReal, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -298,7 +332,7 @@ async def test_networks_that_an_agent_may_not_join_are_dropped_with_a_warning(
             ("anywhere", ["global", "lab"]),
             ("in_both", ["lab"]),
         ]
-        with pytest.raises(ClientError, match="no provider for tool 'in_vault'"):
+        with pytest.raises(ClientError, match="for tool 'in_vault' .*searched: global, lab\n"):
             await caller.invoke_remote("in_vault", {})
         assert await provider.invoke_remote("anywhere", {"n": 1}) == {"n": 1}
         async with Connection(broker.url, networks=["lab", "vault"]) as ours:

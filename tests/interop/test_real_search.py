@@ -14,6 +14,7 @@ import pytest_asyncio
 from tests.ability_search.flows.conftest import MODEL, Network, document, down, starting
 from tests.interop.conftest import CreateReal
 from tests.interop.real_client import (
+    ClientError,
     RealAbility,
     RealClient,
     Stream,
@@ -22,7 +23,7 @@ from tests.interop.real_client import (
     within,
 )
 
-from ability_search.tools.table import TOOLS, all_tools
+from ability_search.tools.table import TOOLS
 from kadi_client import Call
 
 pytestmark = [
@@ -58,6 +59,7 @@ async def running(tmp_path_factory: pytest.TempPathFactory, files: Path) -> Asyn
         "SEARCH_MAX_CONCURRENT_CALLS": "4",  # half of them for one agent
         "SEARCH_EMBEDDING_BREAKER_FAILURES": "50",  # some tests let the model fail
         "SEARCH_MAX_WAITING_CALLS": "0",
+        "SEARCH_OFFER": "",
         "SEARCH_JOB_LEASE": "1",  # a third of it until a cancelled job ends
     }
     async with start(SEARCH_ALLOWED_ROOTS=str(files), **limits) as network:
@@ -98,13 +100,14 @@ async def finished(events: Stream, job: str) -> list[dict[str, Any]]:
 # --- the tools ---------------------------------------------------------------------------------
 
 
-async def test_the_worker_is_loaded_by_its_name_with_all_its_tools(
+async def test_the_worker_is_loaded_by_its_name_with_the_eight_tools(
     ability: RealAbility, network: Network
 ) -> None:
     described = await ability.describe()
     assert (described["name"], described["transport"]) == (NAME, "broker")
     ours = {tool["name"]: tool for tool in await network.client.list_tools()}
-    assert [tool["name"] for tool in described["tools"]] == sorted(row.name for row in all_tools())
+    assert [tool["name"] for tool in described["tools"]] == sorted(row.name for row in TOOLS)
+    assert len(described["tools"]) == 8
     for tool in described["tools"]:
         assert tool["description"] == ours[tool["name"]]["description"]
         assert tool["inputSchema"] == ours[tool["name"]]["inputSchema"]
@@ -147,7 +150,26 @@ async def test_all_eight_tools_answer_the_real_client(
     assert sorted(called) == sorted(row.name for row in TOOLS)
 
 
-async def test_a_real_agent_keeps_a_memory(ability: RealAbility, caller: RealClient) -> None:
+async def test_a_tool_that_the_worker_does_not_offer_is_an_error(
+    ability: RealAbility, caller: RealClient
+) -> None:
+    for invoke in (ability.invoke, caller.invoke_remote):
+        with pytest.raises(ClientError, match="for tool 'memory-read' on the networks searched"):
+            await invoke("memory-read", {"agentId": "ada"})
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def offering(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Network]:
+    """A worker that offers the memory of agents, too."""
+    start = starting(tmp_path_factory.mktemp("databases"), tmp_path_factory.mktemp("home"))
+    async with start(SEARCH_OFFER="memory") as network:
+        yield network
+
+
+async def test_a_real_agent_keeps_a_memory(real: CreateReal, offering: Network) -> None:
+    caller = await real(url=offering.url)
+    ability = await caller.load_broker(NAME)
+    assert len((await ability.describe())["tools"]) == 12
     scope = {"agentId": "ada", "sessionId": "monday"}
     said = [{"role": "user", "content": "The cats purr on the roof."}]
     written = await ability.invoke(

@@ -27,7 +27,7 @@ from tests.interop.real_client import (
 from tests.interop.values import VALUES, assert_same
 
 from ability_search import __version__
-from ability_search.tools.table import all_tools
+from ability_search.tools.table import offered_tools
 
 pytestmark = [
     pytest.mark.process,
@@ -259,8 +259,23 @@ async def test_the_worker_says_its_name_and_its_tools(
     described = await worker.describe()
     assert described["name"] == "ability-search"
     listed = {tool["name"]: tool for tool in await network.client.list_tools()}
-    assert [tool["name"] for tool in described["tools"]] == [row.name for row in all_tools()]
+    card = json.loads((ROOT / "agent.json").read_text(encoding="utf-8"))
+    assert [tool["name"] for tool in described["tools"]] == card["tools"]
+    assert len(described["tools"]) == 8
     assert all(tool == listed[tool["name"]] for tool in described["tools"])
+
+
+async def test_a_loaded_worker_offers_what_it_is_told_to(
+    loader: RealClient, node: NodeProcess
+) -> None:
+    told = {**WORKER, "args": [*WORKER["args"], "--offer", "memory"]}
+    ability = await loader.load_stdio("ability-search", **told)
+    names = [tool["name"] for tool in (await ability.describe())["tools"]]
+    assert names == [row.name for row in offered_tools(["memory"])]
+    assert len(names) == 12
+    written = {"agentId": "ada", "sessionId": "monday", "scratch": {"focus": "cats"}}
+    assert "success" not in await ability.invoke("memory-write", written)
+    await leave(ability, node)
 
 
 async def test_a_loaded_worker_answers_as_the_one_on_the_network(

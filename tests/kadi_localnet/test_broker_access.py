@@ -12,6 +12,7 @@ from kadi_client.errors import KadiError
 from kadi_client.identity import agent_id
 from kadi_client.tools import Call, Tool
 from kadi_localnet.broker import Access, serve_broker
+from kadi_localnet.broker.session import Session
 
 MEMBER = Identity.generate()
 STRANGER = Identity.generate()
@@ -183,3 +184,90 @@ async def test_a_squatter_receives_no_call_and_reads_no_event() -> None:
             await stranger.invoke("arcade-query", {}, timeout=5)
         with pytest.raises(KadiError, match="is not a network of this session"):
             await stranger.publish("search.done", {}, network="parts")
+
+
+# --- what a refused caller learns --------------------------------------------------------------
+
+SEARCHED = "no provider for tool 'echo' on the networks searched: global"
+REMEDY = "its operator can list it"
+
+
+def refusal(at: Desk, caller: Session, **params: Any) -> str:
+    refused = at.send(caller, "kadi.ability.request", {"toolName": "echo", **params})
+    text: str = refused["message"]
+    return text
+
+
+def test_a_tool_on_a_network_that_the_caller_may_join_is_named_with_it() -> None:
+    at = Desk()
+    provider = at.join(tools=["echo"], networks=["lab"])
+    caller = at.join(networks=["global"])
+    assert refusal(at, caller) == (
+        f"{SEARCHED}; it is offered on network 'lab', which this agent may join and has not joined:"
+        " add 'lab' to the networks that it registers with"
+    )
+    at.send(caller, "kadi.agent.register", {"networks": ["global", "lab"]})
+    at.call(caller)
+    assert len(provider.serving) == 1
+
+
+def test_no_more_than_three_networks_are_named() -> None:
+    at = Desk()
+    for number in range(5):
+        at.join(tools=["echo"], networks=[f"n{number}"])
+    assert "it is offered on networks 'n0', 'n1', 'n2' and 2 more, which" in refusal(at, at.join())
+
+
+def test_a_network_of_members_is_named_to_nobody_else() -> None:
+    at = desk()
+    at.join(MEMBER, networks=["parts"], tools=["echo"])
+    stranger = at.join(STRANGER, networks=["global"])
+    assert refusal(at, stranger) == SEARCHED
+    member = at.join(MEMBER, networks=["global"])
+    assert "offered on network 'parts', which this agent may join" in refusal(at, member)
+
+
+def test_an_announced_network_of_members_is_named_with_the_remedy() -> None:
+    at = Desk(access=Access(members={"parts": [MEMBER_ID]}, announced={"parts": REMEDY}))
+    at.join(MEMBER, networks=["parts"], tools=["echo"])
+    stranger = at.join(STRANGER, networks=["global"])
+    assert refusal(at, stranger) == (
+        f"{SEARCHED}; it is offered on network 'parts', which only listed agents may join, and"
+        f" agent {agent_id(STRANGER.public_key)} is none of them: {REMEDY}"
+    )
+    unknown = at.send(stranger, "kadi.ability.request", {"toolName": "unheard-of"})
+    assert unknown["message"] == SEARCHED.replace("echo", "unheard-of")
+
+
+def test_of_a_named_agent_only_its_own_networks_are_named() -> None:
+    at = Desk()
+    lab = at.join(tools=["echo"], networks=["lab"])
+    at.join(tools=["echo"], networks=["vault"])
+    text = refusal(at, at.join(), targetAgent=lab.agent_id)
+    assert text.startswith(f"no provider of agent '{lab.agent_id}' for tool 'echo'")
+    assert "'lab'" in text
+    assert "vault" not in text
+
+
+def test_the_network_of_a_provider_that_has_left_is_not_named() -> None:
+    at = Desk()
+    provider = at.join(tools=["echo"], networks=["lab"])
+    at.router.disconnect(provider)
+    assert refusal(at, at.join()) == SEARCHED
+
+
+async def test_our_client_recognises_the_refusal_and_keeps_its_text() -> None:
+    async def serve(given: dict[str, Any], _call: Call) -> dict[str, Any]:
+        return given
+
+    tool = Tool("echo", "Echo.", {"type": "object"}, serve)
+    access = Access(members={"parts": [MEMBER_ID]}, announced={"parts": REMEDY})
+    async with (
+        serve_broker(port=0, access=access) as broker,
+        Connection(broker.url, identity=MEMBER, networks=["parts", "lab"], tools=[tool]),
+        Connection(broker.url, identity=STRANGER, networks=["global"]) as stranger,
+    ):
+        with pytest.raises(NoProvider) as caught:
+            await stranger.invoke("echo", {}, timeout=5)
+    assert "it is offered on network 'lab', which this agent may join" in str(caught.value)
+    assert REMEDY in str(caught.value)

@@ -51,6 +51,10 @@ class RunningStack:
     model: str | None = None
     """Embedding model of new collections; ``None`` if the stack serves no model."""
     parts: tuple[RunningComponent, ...] = ()
+    private_network: str = ""
+    """The one of its networks that only its components join; empty if there is none."""
+    offer: tuple[str, ...] = ()
+    """Families of tools that its workers offer besides the eight."""
     memory: bool = False
     """The worker keeps everything in memory, without a database."""
     environ: Mapping[str, str] = field(default_factory=dict)

@@ -22,7 +22,13 @@ from ability_search.client.running_stack import (
 from ability_search.client.trust import require_trusted
 from ability_search.config.schema import Broker, Settings
 from ability_search.config.setting_fields import Url
-from ability_search.errors import ConfigurationError, DatabaseUnavailable, InvalidInput
+from ability_search.config.sources import set_variables
+from ability_search.errors import (
+    ConfigurationError,
+    DatabaseUnavailable,
+    InvalidInput,
+    SearchError,
+)
 from ability_search.network import client_connection
 from ability_search.wire import PROGRESS, PUBLISHER
 from kadi_client import Connection, Identity, KadiError, RemoteError, ToolError
@@ -41,12 +47,20 @@ BATCH_BYTES = 2 * 1024 * 1024
 """Documents and text per call: well below the message limit, far above the overhead of a call."""
 
 _DRAIN_SECONDS = 2.0
+_LIST_SECONDS = 2.0
+"""Seconds that a broker may take to list its tools."""
 
 Call = Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]]
 """Calls a tool; raises its failures."""
 Advance = Callable[[int, int, str], None]
 """Callback with the documents done, the total number of documents, and the stage."""
 AwaitedAdvance = Callable[[int, int, str], Awaitable[None]]
+
+
+class NotOffered(SearchError):
+    """There are workers, but none that offers the tool, which is one of an extension."""
+
+    code = "not_offered"
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +154,7 @@ def joined_environ(settings: Settings, environ: Mapping[str, str]) -> Mapping[st
     networks = ",".join(target.networks)
     broker = {"BROKER_URL": target.url, "BROKER_NETWORKS": networks}
     own = {"SEARCH_IDENTITY_FILE": str(identity_file(settings.files.data_dir, JOINED_WORKER))}
-    return {**target.stack.environ, **own, **environ, **broker}
+    return {**target.stack.environ, **own, **set_variables(environ), **broker}
 
 
 def require_shared(target: Target, *, memory: bool = False) -> None:
@@ -221,6 +235,7 @@ class ToolClient:
         Raises:
             ToolError: if the tool reports a failure.
             KadiError: if the tool does not answer, or the answer is not an object.
+            NotOffered: if there are workers, but none that offers the tool.
             InvalidInput: if a text in the input is not valid Unicode.
         """
         check_unicode(tool_input)
@@ -231,6 +246,10 @@ class ToolClient:
                     log.debug("calling %s", tool)
                     answer = await self.connection.invoke(tool, dict(tool_input), timeout=timeout)
             except KadiError as exc:
+                if isinstance(exc, NoProvider):
+                    refusal = await not_offered(self.connection, tool)
+                    if refusal is not None:
+                        raise refusal from exc
                 self._answered = self._answered or not is_away(exc)
                 now = time.monotonic()
                 last = now + self.patience if last is None else last
@@ -262,6 +281,25 @@ class ToolClient:
             return await self.call(tool, request, timeout=timeout)
         async with progress_of(self.connection, request["jobId"], advance, before=before):
             return await self.call(tool, request, timeout=timeout)
+
+
+async def not_offered(connection: Connection, tool: str) -> NotOffered | None:
+    """Return the error for a call of a tool of an extension that no worker offers.
+
+    It is ``None`` for another tool, and if there is no worker, which may come back.
+    """
+    # Few callers need the table, which imports the models of all tools.
+    from ability_search.tools.table import BY_NAME, family_of, offer_remedy, tool_named
+
+    if tool in BY_NAME or tool_named(tool) is None:
+        return None
+    try:
+        workers = await connection.providers(PUBLISHER, timeout=_LIST_SECONDS)
+    except KadiError:
+        return None
+    if not workers:
+        return None
+    return NotOffered(f"no worker offers {tool}", hint=offer_remedy(family_of(tool)))
 
 
 def is_away(exc: KadiError) -> bool:

@@ -54,7 +54,7 @@ CARD = FileKind(
     "agent.json",
     lambda content: _is_own(content) or isinstance(content.get("brokers"), Mapping),
     marker=re.compile(rb'"(brokers|search-query|ability-search)"'),
-    lacks="it names no brokers and is not the card of this ability",
+    lacks=lambda _: "it names no brokers and is not the card of this ability",
 )
 
 

@@ -38,7 +38,7 @@ CONNECTIONS = FileKind(
     "config.toml",
     _names_brokers,
     marker=re.compile(rb"^[ \t]*\[[ \t]*broker\b", re.MULTILINE),
-    lacks="it has no table [broker.<name>] with URL, NETWORKS or MODE",
+    lacks=lambda _: "it has no table [broker.<name>] with URL, NETWORKS or MODE",
 )
 
 

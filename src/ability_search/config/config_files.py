@@ -28,8 +28,8 @@ class FileKind:
     is_own: Callable[[Mapping[str, Any]], bool]
     marker: re.Pattern[bytes]
     """Regular expression of a line that marks an own file that cannot be parsed."""
-    lacks: str
-    """The contents that a file of another program lacks, for the warning."""
+    lacks: Callable[[Mapping[str, Any]], str]
+    """Returns what a file of another program lacks, for the warning."""
 
 
 class Found(NamedTuple):
@@ -59,6 +59,7 @@ def find_own(kind: FileKind, start: Path, report: Report) -> Found:
         path = directory / kind.name
         if not os.path.isfile(path):
             continue
+        content: Mapping[str, Any] = {}
         try:
             content = read_file(path)
         except ConfigurationError as exc:
@@ -74,7 +75,7 @@ def find_own(kind: FileKind, start: Path, report: Report) -> Found:
                 return Found(path, content)
             if not content:
                 continue
-        report.warnings.append(f"{path} is ignored: {kind.lacks}")
+        report.warnings.append(f"{path} is ignored: {kind.lacks(content)}")
     return Found(None, {})
 
 

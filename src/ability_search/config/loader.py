@@ -29,6 +29,7 @@ from ability_search.config.sources import (
     from_deployer,
     from_environment,
     from_vault,
+    unknown_variables,
 )
 from ability_search.config.vault import SECRETS
 from ability_search.errors import ConfigurationError
@@ -65,8 +66,7 @@ def load_settings(
     """
     report = Report()
     base = base_of(environ, cwd.absolute())
-    deployed = {name: text for name, text in (deployed or {}).items() if text.strip()}
-    given = from_deployer(deployed, base, report) | from_environment(environ, base)
+    given = from_deployer(deployed or {}, base, report) | from_environment(environ, base)
     configured = from_config(base, report)
     files = from_defaults(environ, base) | configured
     agent = read_agent_card(find_own(CARD, base.directory, report), report.problems)
@@ -81,17 +81,21 @@ def load_settings(
     if report.problems:
         lines = dict.fromkeys(report.problems)
         raise ConfigurationError(*lines, hint="Fix every problem above and start again.")
-    variables = frozenset(name for name, value in environ.items() if value.strip())
+    report.warnings += unknown_variables(environ, agent.required_secrets)
     return Settings(
         **{CORE_GROUPS[kind]: groups.pop(kind) for kind in kinds if kind in CORE_GROUPS},
         added=groups,
         brokers=tuple(broker for broker in brokers if broker is not None),
         agent=agent,
-        present_secrets=variables.union(vault.names, deployed),
+        present_secrets=vault.names.union(_not_blank(environ), _not_blank(deployed or {})),
         undecrypted_secrets=vault.undecrypted,
         found_addresses=_found_addresses(entries[0], vault.layer | configured, given),
         warnings=tuple(report.warnings),
     )
+
+
+def _not_blank(texts: Mapping[str, str]) -> set[str]:
+    return {name for name, text in texts.items() if text.strip()}
 
 
 def chosen_extensions(environ: Mapping[str, str], cwd: Path) -> tuple[str, ...]:

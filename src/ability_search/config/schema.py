@@ -311,6 +311,12 @@ class Loading(Group):
         " before its name (`-evaluation`), an extension is left out. `ability-search extensions`"
         " lists them.",
     )
+    offer: tuple[NonEmpty, ...] | None = setting(
+        None,
+        about="Tools of extensions that a worker offers besides the eight: their families, such as"
+        " `memory` for `memory-write` and its like, or `all`.",
+        default_text="none, by `ability-search up` all",
+    )
 
 
 class Tracing(Group):

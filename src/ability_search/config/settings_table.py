@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import SecretStr
+from pydantic import SecretStr, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
 from ability_search.config.plugins import added_groups
@@ -32,7 +33,8 @@ class Spec:
     @property
     def kind(self) -> Literal["secret", "path", "paths", "named paths", "list", "plain"]:
         """Kind of the value; determines how the text of a source is converted."""
-        types = {self.field.annotation, *get_args(self.field.annotation)}
+        alternatives = get_args(self.field.annotation)
+        types = {self.field.annotation, *alternatives, *chain(*map(get_args, alternatives))}
         if SecretStr in types:
             return "secret"
         if ... in types:
@@ -40,6 +42,34 @@ class Spec:
                 return "named paths"
             return "paths" if Path in types else "list"
         return "path" if Path in types else "plain"
+
+    @property
+    def empty_values(self) -> tuple[object, ...]:
+        """The values that stand for nothing; the first is that of a blank text.
+
+        They are an empty list, an empty text, and ``None`` where the setting is optional. Numbers
+        and choices have none, and neither has what must not be empty. A secret has none, so that
+        a blank variable does not hide the one of the vault.
+        """
+        candidates: tuple[object, ...] = ("", None)
+        if self.kind == "secret":
+            candidates = ()
+        elif self.kind == "path":
+            candidates = (None,)
+        elif self.kind != "plain":
+            candidates = ([], None)
+        return tuple(value for value in candidates if self._accepts(value))
+
+    def _accepts(self, value: object) -> bool:
+        """Return whether the setting may have a value."""
+        kind: Any = self.field.annotation
+        if self.field.metadata:
+            kind = Annotated[(kind, *self.field.metadata)]
+        try:
+            TypeAdapter(kind).validate_python(value)
+        except ValidationError:
+            return False
+        return True
 
     @property
     def default_text(self) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,6 +30,14 @@ _BASES = {
     "$XDG_CONFIG_HOME": ".config",
 }
 """XDG base directories and their defaults in the home directory."""
+VARIABLE_PREFIX = "SEARCH_"
+_SERVICE_VARIABLE = re.compile(
+    r"SEARCH_(.+_)?(SERVICE_HOST|SERVICE_PORT(_.+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
+)
+_SERVICE_ADDRESS = re.compile(r"(tcp|udp|sctp)://")
+_MISSPELT = 0.85
+"""Similarity from which a key of config.yml counts as a misspelt setting."""
+_SHOWN_KEYS = 5
 _PATH_LISTS = ("paths", "named paths")
 _LISTS = ("list", *_PATH_LISTS)
 
@@ -51,7 +59,7 @@ class Vault(NamedTuple):
 
     layer: Layer
     names: frozenset[str]
-    """Names of the secrets that it holds, without those that cannot be decrypted."""
+    """Names of the secrets that it holds, without blank ones and those that cannot be decrypted."""
     undecrypted: Mapping[str, str]
     """Names of settings that cannot be decrypted, and the problem of each."""
 
@@ -92,16 +100,78 @@ def in_base_directory(text: str, environ: Mapping[str, str], base: Base) -> Path
 
 
 def from_environment(environ: Mapping[str, str], base: Base) -> Layer:
-    """Read the settings in the environment; a blank variable counts as unset.
+    """Read the settings in the environment.
 
-    Lists are separated by commas, lists of paths as in ``PATH``.
+    Lists are separated by commas, lists of paths as in ``PATH``. A blank variable sets the empty
+    value of its setting, see :attr:`.Spec.empty_values`; if there is none, it counts as unset. A
+    setting with several variables takes the first that is not blank.
     """
     layer: Layer = {}
     for spec in all_settings().specs:
-        name = next((name for name in spec.env if environ.get(name, "").strip()), None)
-        if name is not None:
-            layer[spec.key] = Given(_parsed(spec, environ[name].strip(), base), name)
+        variables = [name for name in spec.env if name in environ]
+        variables.sort(key=lambda name: not environ[name].strip())
+        for name in variables[:1]:
+            given = _of_text(spec, environ[name], base, name)
+            if given is not None:
+                layer[spec.key] = given
     return layer
+
+
+def set_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables without blank ones that count as unset."""
+    settings = all_settings().by_env
+    return {
+        name: text
+        for name, text in environ.items()
+        if text.strip() or name not in settings or settings[name].empty_values
+    }
+
+
+def unknown_variables(environ: Mapping[str, str], further: Collection[str]) -> list[str]:
+    """Return a warning for each variable ``SEARCH_...`` that no setting has.
+
+    Left out are the ``further`` names that this program uses, and the variables by which Kubernetes
+    describes a service named ``search`` or ``search-...``.
+    """
+    settings = all_settings().by_env
+    warnings: list[str] = []
+    for name in sorted(environ):
+        if not name.startswith(VARIABLE_PREFIX) or name in settings or name in further:
+            continue
+        if _describes_service(name, environ[name]):
+            continue
+        shown = _safe_name(name)
+        nearest = _nearest(name.removeprefix(VARIABLE_PREFIX), settings, VARIABLE_PREFIX)
+        remedy = f"did you mean {nearest}?" if nearest else "docs/settings.md lists all of them"
+        warnings.append(f"{shown} is ignored: no setting has this variable; {remedy}")
+    return warnings
+
+
+def _describes_service(name: str, value: str) -> bool:
+    """Return whether Kubernetes sets a variable, to describe a service to its containers."""
+    if _SERVICE_VARIABLE.fullmatch(name):
+        return True
+    return name.endswith("_PORT") and _SERVICE_ADDRESS.match(value) is not None
+
+
+def _safe_name(name: str) -> str:
+    """Return a foreign name in a form that is safe for a log line."""
+    cut = name[:_SHOWN_CHARS]
+    return cut if cut.isidentifier() else ascii(cut)
+
+
+def _nearest(
+    name: str, names: Iterable[str], prefix: str = "", *, cutoff: float = 0.6
+) -> str | None:
+    """Return the name that is most like another one; ``None`` if none is like it.
+
+    Of ``names``, those with the ``prefix`` are compared, without it.
+    """
+    bare = {
+        setting.removeprefix(prefix): setting for setting in names if setting.startswith(prefix)
+    }
+    nearest = difflib.get_close_matches(name, bare, n=1, cutoff=cutoff)
+    return bare[nearest[0]] if nearest else None
 
 
 def from_deployer(secrets: Mapping[str, str], base: Base, report: Report) -> Layer:
@@ -118,9 +188,7 @@ def from_deployer(secrets: Mapping[str, str], base: Base, report: Report) -> Lay
         (late, "the worker needs it to reach the deployer; set it in the environment"),
     ):
         if names:
-            # Foreign names in a form that is safe for a log line.
-            cut = [name[:_SHOWN_CHARS] for name in sorted(names)]
-            shown = ", ".join(each if each.isidentifier() else ascii(each) for each in cut)
+            shown = ", ".join(map(_safe_name, sorted(names)))
             report.warnings.append(f"ignored from the deployer: {shown}; {problem}")
     usable = {name: secrets[name] for name in known if name in secrets and name not in late}
     return {
@@ -158,41 +226,66 @@ def from_vault(known: Layer, files: Layer, base: Base, report: Report) -> Vault:
         return Vault({}, frozenset(), {})
     layer: Layer = {}
     undecrypted: dict[str, str] = {}
+    blank: set[str] = set()
     for name, text in stored.items():
         spec = all_settings().by_env.get(name)
         if spec is None or spec.key in known:
             continue
         try:
-            value = reveal(text, path, VAULT, name, key_file=key).get_secret_value().strip()
+            value = reveal(text, path, VAULT, name, key_file=key).get_secret_value()
         except ConfigurationError as exc:
             undecrypted[name] = "; ".join(exc.problems)
             continue
-        parsed = _parsed(spec, value, replace(base, directory=path.parent))
-        layer[spec.key] = Given(parsed, f"{path}: {name}")
+        if not value.strip():
+            blank.add(name)
+        given = _of_text(spec, value, replace(base, directory=path.parent), f"{path}: {name}")
+        if given is None:
+            continue
+        layer[spec.key] = given
         if spec.kind == "secret" and not is_encrypted(text):
             report.warnings.append(
                 f"{path}: {name} is not encrypted; encrypt it with"
                 f" `ability-search secret set {name}`"
             )
     report.warnings += undecrypted.values()
-    return Vault(layer, frozenset(stored) - undecrypted.keys(), undecrypted)
+    return Vault(layer, frozenset(stored) - undecrypted.keys() - blank, undecrypted)
 
 
 def _holds_settings(content: Mapping[str, Any]) -> bool:
-    """Return whether most keys of section ``search`` are settings of this program."""
+    """Return whether most keys of section ``search`` are settings of this program, or misspelt."""
     section = content.get(SECTION)
     if not isinstance(section, Mapping):
         return False
+    foreign = [key for key in section if not _is_like_setting(key)]
+    return 2 * len(foreign) < len(section)
+
+
+def _is_like_setting(key: object) -> bool:
+    """Return whether a key is that of a setting, or so like one that it is probably misspelt."""
+    if not isinstance(key, str):
+        return False
     settings = all_settings().by_key
-    known = [key for key in section if key in settings or key in _ELSEWHERE]
-    return 2 * len(known) > len(section)
+    if key in settings or key in _ELSEWHERE:
+        return True
+    return _nearest(key, settings, cutoff=_MISSPELT) is not None
+
+
+def _why_foreign(content: Mapping[str, Any]) -> str:
+    """Return why a config.yml does not count as a file of this program."""
+    section = content.get(SECTION)
+    if not isinstance(section, Mapping) or not section:
+        return f"it has no section `{SECTION}` with settings of this program"
+    foreign = [_safe_name(str(key)) for key in section if not _is_like_setting(key)]
+    shown = ", ".join(foreign[:_SHOWN_KEYS])
+    more = f" and {len(foreign) - _SHOWN_KEYS} more" if len(foreign) > _SHOWN_KEYS else ""
+    return f"most keys of its section `{SECTION}` are no settings of this program: {shown}{more}"
 
 
 CONFIG = FileKind(
     "config.yml",
     _holds_settings,
     marker=re.compile(rf"^{SECTION}[ \t]*:".encode(), re.MULTILINE),
-    lacks=f"it has no section `{SECTION}` with settings of this program",
+    lacks=_why_foreign,
 )
 
 
@@ -205,11 +298,30 @@ def from_config(base: Base, report: Report) -> Layer:
     base = replace(base, directory=path.parent)
     for key, value in content[SECTION].items():
         where = f"{path}: {SECTION}.{key}"
-        if problem := _refusal(key, value):
+        problem = _refusal(key, value)
+        if problem is not None:
             report.problems.append(f"{where}: {problem}")
-        else:
-            layer[key] = Given(_located(all_settings().by_key[key], value, base), where)
+            continue
+        spec = all_settings().by_key[key]
+        if not _is_blank(value):
+            value = _located(spec, value, base)
+        elif value is not None or None not in spec.empty_values:
+            value = spec.empty_values[0]
+        layer[key] = Given(value, where)
     return layer
+
+
+def _is_blank(value: object) -> bool:
+    """Return whether a value of config.yml is missing, or a text without characters."""
+    return value is None or (isinstance(value, str) and not value.strip())
+
+
+def _of_text(spec: Spec, text: str, base: Base, where: str) -> Given | None:
+    """Return the value in a text; ``None`` if that is blank and the setting has no empty value."""
+    text = text.strip()
+    if text:
+        return Given(_parsed(spec, text, base), where)
+    return Given(spec.empty_values[0], where) if spec.empty_values else None
 
 
 def _parsed(spec: Spec, text: str, base: Base) -> object:
@@ -247,11 +359,12 @@ def _refusal(key: object, value: object) -> str | None:
     if spec is None:
         if key in _ELSEWHERE:
             return f"not a setting of this file: {_ELSEWHERE[key]}"
-        nearest = difflib.get_close_matches(key, all_settings().by_key, n=1)
-        return f"unknown key; did you mean {nearest[0]}?" if nearest else "unknown key; see README"
+        nearest = _nearest(key, all_settings().by_key)
+        remedy = f"did you mean {nearest}?" if nearest else "docs/settings.md lists all of them"
+        return f"unknown key; {remedy}"
     if spec.kind == "secret":
         return _belongs(spec.env[0])
-    if value is None:
+    if _is_blank(value) and not spec.empty_values:
         return "has no value; remove the line to use the default"
     if isinstance(value, bool):
         return "expected a number or a string, not true, false, yes, no, on or off"

@@ -36,7 +36,7 @@ SECRETS = FileKind(
     "secrets.toml",
     lambda content: not content.keys().isdisjoint(("vaults", "secrets")),
     marker=re.compile(rb"^[ \t]*\[[ \t]*(vaults|secrets)\b", re.MULTILINE),
-    lacks="it has no table [secrets.<vault>]; values can be set in the environment",
+    lacks=lambda _: "it has no table [secrets.<vault>]; values can be set in the environment",
 )
 SCHEME = "as1:"
 NONCE_BYTES = 12

@@ -20,7 +20,7 @@ from ability_search.store.values import Page, Read
 from ability_search.tools import inputs, requests, responses, results
 from ability_search.tools.boundary import failure
 from ability_search.tools.calls import Handler, RunningCall, RunningJob, Services, in_time
-from ability_search.tools.table import TOOLS, all_tools
+from ability_search.tools.table import TOOLS, offered_tools
 from ability_search.tools.tool_row import ToolRow
 from kadi_client import Raw
 from kadi_client.tools import Call, Tool, encoded
@@ -30,19 +30,27 @@ SHORT_RUN = 2.0
 
 
 def served_tools(services: Services) -> list[Tool]:
-    """Return the eight tools and those of extensions, ready to be registered."""
+    """Return the eight tools, ready to be registered, and those of extensions that are offered.
+
+    Raises:
+        ConfigurationError: if the setting ``offer`` names what no extension has, or one lacks a
+            handler of its tool.
+    """
+    rows = offered_tools(services.ports.settings.loading.offer)
     table = _Table(services)
     handlers: dict[str, Handler] = {
         row.name: getattr(table, row.name.removeprefix("search-").replace("-", "_"))
         for row in TOOLS
     }
-    handlers |= loaded().handlers(services)
-    if missing := ", ".join(row.name for row in all_tools() if row.name not in handlers):
+    added = [row.name for row in rows if row.name not in handlers]
+    handlers |= loaded().handlers(services, added)
+    missing = [name for name in added if name not in handlers]
+    if missing:
         raise ConfigurationError(
-            f"{missing}: open_tools of no extension has a handler",
+            f"{', '.join(missing)}: open_tools of no extension has a handler",
             hint="Correct the plugin whose register_tools names it, or leave its extension out.",
         )
-    return [_tool(row, handlers[row.name], services) for row in all_tools()]
+    return [_tool(row, handlers[row.name], services) for row in rows]
 
 
 def _tool(row: ToolRow, handler: Handler, services: Services) -> Tool:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from ability_search.errors import ConfigurationError
 from ability_search.extension import loaded
 from ability_search.search.response import QueryResult, SimilarResult
 from ability_search.tools import inputs, results
@@ -108,8 +109,71 @@ BY_NAME: Mapping[str, ToolRow] = {row.name: row for row in TOOLS}
 
 
 def all_tools() -> tuple[ToolRow, ...]:
-    """Return the eight tools and those of extensions, in listing order."""
+    """Return the eight tools and those of extensions, in listing order.
+
+    Not every worker offers all of them, see :func:`offered_tools`.
+    """
     return (*TOOLS, *loaded().tools)
+
+
+OFFER_ALL = "all"
+"""Stands for the families of all tools of extensions."""
+
+
+def family_of(tool: str) -> str:
+    """Return the family of a tool, such as ``memory`` for ``memory-write``."""
+    return tool.partition("-")[0]
+
+
+def families() -> tuple[str, ...]:
+    """Return the families of the tools of extensions, in listing order."""
+    return tuple(dict.fromkeys(family_of(row.name) for row in loaded().tools))
+
+
+def offered_families(offer: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the families that the setting ``offer`` names, in listing order.
+
+    Raises:
+        ConfigurationError: if one has no tools.
+    """
+    possible = families()
+    chosen = frozenset(offer or ())
+    unknown = sorted(chosen.difference(possible, (OFFER_ALL,)))
+    if unknown:
+        raise ConfigurationError(
+            f"offer: no extension that is loaded has tools {', '.join(map(repr, unknown))}",
+            hint=f"Use names among {', '.join((*possible, OFFER_ALL))}; each stands for the tools"
+            " that begin with it.",
+        )
+    return tuple(name for name in possible if name in chosen or OFFER_ALL in chosen)
+
+
+def offered_tools(offer: Sequence[str] | None) -> tuple[ToolRow, ...]:
+    """Return the tools that a worker offers, in listing order: the eight and those of families.
+
+    Errors as for :func:`offered_families`.
+    """
+    chosen = offered_families(offer)
+    return (*TOOLS, *(row for row in loaded().tools if family_of(row.name) in chosen))
+
+
+def listed_tools(offer: Sequence[str] | None) -> tuple[ToolRow, ...]:
+    """Return the tools that a client lists for workers with a setting ``offer``.
+
+    If it is not set, the workers of a client may offer any, and all are listed.
+
+    Errors as for :func:`offered_families`.
+    """
+    return all_tools() if offer is None else offered_tools(offer)
+
+
+def offer_remedy(*names: str) -> str:
+    """Return how the tools of families are offered."""
+    listed = ",".join(names)
+    return (
+        f"Start the worker with --offer {listed}, or set SEARCH_OFFER={listed} for it"
+        f" (config.yml: `offer: [{', '.join(names)}]`)."
+    )
 
 
 def tool_named(name: str) -> ToolRow | None:

@@ -25,6 +25,14 @@ class Access:
     """Tools that only these agents may offer, by name or pattern (``arcade-*``), in letters of
     either case. If several patterns match a name, the agent must be listed for each of them."""
 
+    announced: Mapping[str, str] = field(default_factory=dict)
+    """Networks among ``members`` that other agents may know of: if a tool that one calls is offered
+    there, the error names the network, and this text, which says how an agent is listed."""
+
+    def may_join(self, network: str, agent_id: str | None) -> bool:
+        """Return whether an agent may join a network."""
+        return network not in self.members or agent_id in self.members[network]
+
     def names(self, agent_id: str | None) -> bool:
         """Return whether an agent is listed as a provider."""
         return any(agent_id in agents for agents in self.providers.values())
@@ -55,8 +63,7 @@ class Access:
         for position, network in enumerate(asked):
             check_name(f"networks.{position}", network, limits)
         names = list(dict.fromkeys(asked)) or list(DEFAULT_NETWORKS)
-        closed = {name for name, members in self.members.items() if agent_id not in members}
-        joined = tuple(name for name in names if name not in closed)
+        joined = tuple(name for name in names if self.may_join(name, agent_id))
         return joined, [name for name in names if name not in joined]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import count
 from typing import Any
@@ -13,6 +13,7 @@ from kadi_client.context import LOG_FIELD, usable_id
 from kadi_client.errors import ProtocolError
 from kadi_client.messages import request as request_frame
 from kadi_client.params import CALLER_LOST
+from kadi_localnet.broker.access import Access
 from kadi_localnet.broker.deadlines import Actions
 from kadi_localnet.broker.limits import Limits
 from kadi_localnet.broker.outbox import Memory, text_bytes
@@ -36,6 +37,8 @@ _CALL_BYTES = 2048
 """Bytes of a call in flight besides its request id, above the measured ones."""
 _TOOLS = 512
 """Maximum number of tools with separate counts; the calls of all others are counted together."""
+_SHOWN_NETWORKS = 3
+"""Networks that the refusal of a call names, at most."""
 OTHER_TOOLS = "other"
 
 
@@ -62,6 +65,7 @@ class Calls:
     """
 
     limits: Limits
+    access: Access
     registry: Registry
     deadlines: Actions
     memory: Memory
@@ -264,7 +268,7 @@ class Calls:
         """End a call that waits for a provider that does not come."""
         self._abandon(call)
         self._counts(call).provider_lost += 1
-        call.fail(str(_no_provider(call.caller, call.tool, call.agents)))
+        call.fail(str(self._no_provider(call.caller, call.tool, call.agents)))
 
     def _time_out(self, call: Call, _now: float) -> None:
         self._abandon(call)
@@ -308,8 +312,39 @@ class Calls:
             if _is(provider, agents)
         }
         if not eligible:
-            raise _no_provider(caller, tool, agents)
+            raise self._no_provider(caller, tool, agents)
         return eligible
+
+    def _no_provider(self, caller: Session, tool: str, agents: tuple[str, ...]) -> Refused:
+        """Return the refusal of a call without a provider.
+
+        It begins with the words by which clients recognise it. It names the networks where the
+        tool is offered, as far as the caller may know of them: those that it may join, where it
+        could list the tools itself, and those that the access rules announce.
+        """
+        by = f" of agent {' and '.join(map(repr, agents))}" if agents else ""
+        searched = ", ".join(caller.networks)
+        sentences = [f"no provider{by} for tool {tool!r} on the networks searched: {searched}"]
+        elsewhere: set[str] = set()
+        for provider, networks in self.registry.offers(tool).items():
+            if _is(provider, agents):
+                elsewhere.update(networks)
+        elsewhere.difference_update(caller.networks)
+        open_to_caller = sorted(
+            network for network in elsewhere if self.access.may_join(network, caller.agent_id)
+        )
+        if open_to_caller:
+            sentences.append(
+                f"it is offered on {_listed(open_to_caller)}, which this agent may join and has"
+                f" not joined: add {open_to_caller[0]!r} to the networks that it registers with"
+            )
+        announced = elsewhere.intersection(self.access.announced).difference(open_to_caller)
+        sentences += [
+            f"it is offered on network {network!r}, which only listed agents may join, and"
+            f" agent {caller.agent_id} is none of them: {self.access.announced[network]}"
+            for network in sorted(announced)
+        ]
+        return Refused("; ".join(sentences))
 
     def _choose(
         self,
@@ -373,11 +408,13 @@ def _is(provider: Provider, agents: tuple[str, ...]) -> bool:
     return all(agent in (provider.agent_id, provider.id) for agent in agents)
 
 
-def _no_provider(caller: Session, tool: str, agents: tuple[str, ...]) -> Refused:
-    by = f" of agent {' and '.join(map(repr, agents))}" if agents else ""
-    return Refused(
-        f"no provider{by} for tool {tool!r} on the networks searched: {', '.join(caller.networks)}"
-    )
+def _listed(networks: Sequence[str]) -> str:
+    """Return the names of networks for a message, not more than fit into it."""
+    shown = ", ".join(map(repr, networks[:_SHOWN_NETWORKS]))
+    more = len(networks) - _SHOWN_NETWORKS
+    if more > 0:
+        return f"networks {shown} and {more} more"
+    return f"network {shown}" if len(networks) == 1 else f"networks {shown}"
 
 
 def text_of(raw: messages.Raw) -> str:

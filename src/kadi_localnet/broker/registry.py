@@ -115,6 +115,17 @@ class Registry:
                 found[session] = network
         return found
 
+    def offers(self, tool: str) -> dict[Provider, tuple[str, ...]]:
+        """Return the networks on which each provider of a tool offers it, whoever may join them.
+
+        Those that have left are not among them.
+        """
+        return {
+            provider: tuple(offer.networks or ())
+            for provider, offer in self._providers.get(tool, {}).items()
+            if not isinstance(provider, Absent)
+        }
+
     def describe(self, caller: Session, params: Discovery) -> dict[str, Any]:
         """Describe the tools visible to ``caller``, ordered by name, or only ``params.tool``.
 

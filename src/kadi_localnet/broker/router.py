@@ -85,7 +85,12 @@ class Router:
         self._registry = Registry(limits, self._access)
         self._events = Events(limits, self._sessions)
         self._calls = Calls(
-            limits, self._registry, self._deadlines, self.memory, secrets.token_hex(_ID_BYTES)
+            limits,
+            self._access,
+            self._registry,
+            self._deadlines,
+            self.memory,
+            secrets.token_hex(_ID_BYTES),
         )
         self.cluster = Cluster(
             limits,

@@ -100,6 +100,9 @@ def test_a_worker_that_joins_uses_the_model_of_the_stack_unless_told_otherwise(
     assert joined["BROKER_URL"] == stack.url
     assert joined["BROKER_NETWORKS"] == "a,b"
     assert joined["SEARCH_EMBEDDING_MODEL"] == "m"
+    blank = {**environ, "SEARCH_EMBEDDING_MODEL": " "}  # counts as unset
+    joined = joined_environ(load_settings(blank, tmp_path), blank)
+    assert joined["SEARCH_EMBEDDING_MODEL"] == "m"
     environ["SEARCH_EMBEDDING_MODEL"] = "mine"
     assert (
         joined_environ(load_settings(environ, tmp_path), environ)["SEARCH_EMBEDDING_MODEL"]

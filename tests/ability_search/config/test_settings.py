@@ -98,10 +98,6 @@ def test_merged_yaml_keys_do_not_count_as_duplicates(tmp_path: Path) -> None:
     assert settings.database.name == "notes"
 
 
-def test_a_blank_variable_counts_as_unset(tmp_path: Path) -> None:
-    assert load(tmp_path, "search: {chunk_size: 300}", SEARCH_CHUNK_SIZE=" ").chunking.size == 300
-
-
 def test_sizes_take_units(tmp_path: Path) -> None:
     settings = load(tmp_path, "search: {max_document_bytes: 2 MiB}", SEARCH_ARCADEDB_HEAP="1GiB")
     assert settings.limits.document_bytes == 2 * 1024 * 1024

@@ -257,6 +257,7 @@ def starting(data_dir: Path | None, home: Path) -> Start:
                     "SEARCH_EMBEDDING_MODEL": MODEL,
                     "SEARCH_EMBEDDING_ATTEMPTS": "2",
                     "SEARCH_DATABASE_PATIENCE": "0.5",
+                    "SEARCH_OFFER": "all",
                     **environ,
                 },
                 home,

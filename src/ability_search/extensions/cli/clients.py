@@ -43,7 +43,7 @@ def client_settings() -> Settings:
     """
     settings = load_settings(os.environ, Path.cwd())
     logging = settings.of(Logging)
-    level = logging.level if "SEARCH_LOG_LEVEL" in os.environ else "warning"
+    level = logging.level if logs.level_is_set() else "warning"
     logs.configure(level, logging.format, component="cli")
     return settings
 

@@ -8,11 +8,12 @@ from typing import Annotated, Any
 
 import typer
 
-from ability_search.client.tool_client import check_unicode
+from ability_search.client.tool_client import ToolClient, check_unicode, not_offered
 from ability_search.extensions.cli import output, parameters
 from ability_search.extensions.cli.app import FAILED, NOT_FOUND, app, command
 from ability_search.extensions.cli.clients import LONG_CALL, CallOptions, with_client
 from ability_search.index.index_fields import RebuildFields
+from kadi_client import NoProvider
 
 _QUICK = CallOptions(timeout=30.0)
 _DELETION = CallOptions(timeout=120.0)
@@ -177,9 +178,17 @@ def call(
     """
     value = _read(tool_input)
     check_unicode(value)
-    answer = with_client(
-        broker, lambda client: client.connection.invoke(tool, value, timeout=timeout, check=False)
-    )
+
+    async def work(client: ToolClient) -> Any:
+        try:
+            return await client.connection.invoke(tool, value, timeout=timeout, check=False)
+        except NoProvider as exc:
+            refusal = await not_offered(client.connection, tool)
+            if refusal is None:
+                raise
+            raise refusal from exc
+
+    answer = with_client(broker, work)
     output.print_json(answer)
     if isinstance(answer, dict) and answer.get("success") is False:
         raise typer.Exit(FAILED)

@@ -80,11 +80,14 @@ _asked: ContextVar[list[Served] | None] = ContextVar("asked", default=None)
 """While set, :func:`serve` adds to the list what it would run."""
 
 
-def prepare(name: str, *, join: bool = True) -> Settings:
+def prepare(name: str, *, join: bool = True, warn: bool = True) -> Settings:
     """Load the settings and set up the log of a component.
 
-    With ``join`` the component uses the broker and the model of the running stack if a client
-    would, see :func:`ability_search.client.tool_client.find_target`.
+    Args:
+        name: Its name in the log.
+        join: Whether it uses the broker and the model of the running stack if a client would, see
+            :func:`ability_search.client.tool_client.find_target`.
+        warn: Whether the warnings about the settings are logged.
 
     Raises:
         ConfigurationError: with every problem of the settings.
@@ -93,7 +96,7 @@ def prepare(name: str, *, join: bool = True) -> Settings:
     if join:
         settings = load_settings(joined_environ(settings, os.environ), Path.cwd())
     logs.configure(settings.of(Logging).level, settings.of(Logging).format, component=name)
-    for warning in settings.warnings:
+    for warning in settings.warnings if warn else ():
         log.warning("%s", warning)
     return settings
 
@@ -289,7 +292,9 @@ def serve(
         return
     try:
         # The environment of a supervised component names its networks, which it must not leave.
-        settings = prepare(name, join=not supervised and name not in ("backplane", "broker"))
+        joins = not supervised and name not in ("backplane", "broker")
+        # The parent of a supervised component has the same settings, and has warned.
+        settings = prepare(name, join=joins, warn=not supervised)
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
             runner.run(_supervised(served, settings) if supervised else _alone(served, settings))
     except Exception as exc:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -36,6 +37,11 @@ _CHATTY = (
     "uvicorn",
     "websockets",
 )
+
+
+def level_is_set() -> bool:
+    """Return whether the environment sets the log level; a blank variable does not."""
+    return bool(os.environ.get("SEARCH_LOG_LEVEL", "").strip())
 
 
 def configure(

@@ -31,7 +31,21 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 TimeoutOption = Annotated[
     float, typer.Option("--timeout", metavar="SECONDS", min=0.1, help="Timeout of a call.")
 ]
-DataDirOption = Annotated[Path | None, "Data directory.  [default: data_dir]"]
+
+
+def _path(text: str) -> Path:
+    """Refuse an empty path, which would be the working directory."""
+    if not text.strip():
+        raise typer.BadParameter("expected a path; leave the option out to use the default")
+    return Path(text)
+
+
+DataDirOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--data-dir", parser=_path, metavar="PATH", help="Data directory.  [default: data_dir]"
+    ),
+]
 
 
 def _collection_name(name: str | None) -> str | None:
@@ -72,6 +86,25 @@ ModelOption = Annotated[str | None, "Embedding model."]
 RevisionOption = Annotated[str | None, "Revision of the sources.  [default: a hash of their texts]"]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 SupervisedOption = Annotated[bool, typer.Option("--supervised", hidden=True)]
+OfferOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--offer",
+        metavar="FAMILY",
+        help="Offer the tools of a family of extensions, too, such as memory; repeatable, or"
+        " separated by commas; all for all of them.  [default: offer]",
+    ),
+]
+
+
+def named_families(given: Sequence[str] | None) -> tuple[str, ...] | None:
+    """Return the families in the values of ``--offer``; ``None`` if it is not given."""
+    if given is None:
+        return None
+    names = [name.strip() for text in given for name in text.split(",")]
+    return tuple(dict.fromkeys(name for name in names if name))
+
+
 WaitOption = Annotated[
     float, typer.Option("--wait", metavar="SECONDS", min=0, help="How long to wait for the broker.")
 ]
@@ -94,7 +127,14 @@ class Patterns:
 
 def host_option(setting: str, about: str = "Address to listen on.") -> Any:
     """Return the option for the address that a component listens on."""
-    return typer.Option("--host", help=f"{about}  [default: {setting}]")
+    return typer.Option("--host", callback=_host, help=f"{about}  [default: {setting}]")
+
+
+def _host(address: str | None) -> str | None:
+    """Refuse an empty address, on which a server would listen on all interfaces."""
+    if address is not None and not address.strip():
+        raise typer.BadParameter("expected an address, such as 127.0.0.1; 0.0.0.0 for all of them")
+    return address
 
 
 def port_option(default: str, about: str = "Port to listen on, 0 for a free one.") -> Any:

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
+from ability_search.client.tool_client import not_offered
 from ability_search.config.schema import Settings
 from ability_search.errors import DeadlineExceeded, InvalidInput, SearchError, TooLarge
 from ability_search.tools.boundary import failure
-from ability_search.tools.table import TOOLS, tool_named
+from ability_search.tools.table import TOOLS, offered_tools, tool_named
 from kadi_client import (
     CallTimeout,
     Connection,
     FrameTooLarge,
     KadiError,
+    NoProvider,
     NotConnected,
     ProviderLost,
     Raw,
@@ -136,6 +138,8 @@ class Caller:
             answer = await self._answer(connection, tool, tool_input)
             head = msgspec.json.decode(answer, type=_Head)
             report = None if head.success else decode(answer)
+        except NoProvider as exc:
+            raise await not_offered(connection, tool) or _translated(exc, tool) from exc
         except (KadiError, msgspec.MsgspecError) as exc:
             raise _translated(exc, tool) from exc
         except (TypeError, ValueError, OverflowError, RecursionError) as exc:
@@ -189,14 +193,24 @@ NEEDED_TOOLS: Mapping[str, tuple[str, ...]] = {
     "models": ("create-embedding",),
     "worker": tuple(row.name for row in TOOLS),
 }
-"""The tools that each component provides to the others."""
+"""The tools that each component provides to the others, whatever the settings say."""
 
 
-def needed_tools(settings: Settings, *, memory: bool = False) -> Mapping[str, tuple[str, ...]]:
+def needed_tools(
+    settings: Settings, *, memory: bool = False, offer: Sequence[str] | None = None
+) -> Mapping[str, tuple[str, ...]]:
     """Return the tools that must be on the network, by component.
 
-    A worker that keeps everything in ``memory`` needs no database.
+    Args:
+        settings: The settings.
+        memory: Whether the worker keeps everything in memory, and so needs no database.
+        offer: Families of tools that the worker offers; by default those of the settings.
+
+    Raises:
+        ConfigurationError: if the families are none of extensions.
     """
+    offered = offered_tools(settings.loading.offer if offer is None else offer)
+    needed = {**NEEDED_TOOLS, "worker": tuple(row.name for row in offered)}
     memory, api = memory or settings.database.memory, settings.embedding.transport == "api"
     unneeded = {"database": memory, "models": api}
-    return {name: tools for name, tools in NEEDED_TOOLS.items() if not unneeded.get(name)}
+    return {name: tools for name, tools in needed.items() if not unneeded.get(name)}

@@ -151,7 +151,7 @@ def _tool(row: ToolRow) -> Operation:
         body=row.params,
         parameters={},
         responses={200: (_RESULT, row.result)},
-        errors=CALL_ERRORS,
+        errors=CALL_ERRORS if row.name in BY_NAME else (*CALL_ERRORS, "not_offered"),
     )
 
 

@@ -38,6 +38,7 @@ STATUSES: Mapping[str, int] = {
     "rate_limited": 429,
     "internal": 500,
     "not_installed": 501,
+    "not_offered": 501,
     "busy": 503,
     "embedding_unavailable": 503,
     "database_unavailable": 503,

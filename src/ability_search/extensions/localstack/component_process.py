@@ -348,13 +348,13 @@ def child_environ(
     for spec in all_settings().specs:
         if spec.group not in needs:
             for name in child.keys() & set(spec.env):
-                if spec.kind == "secret":
-                    withheld = spec.home is None and child[name].strip()
-                    child[name] = WITHHELD if withheld else ""
-                else:
+                if spec.kind != "secret":
+                    # A blank one stays: it may set the empty value.
                     parts = map(_without_credentials, child[name].split(","))
                     child[name] = ",".join(parts)
-                if not child[name]:
+                elif spec.home is None and child[name].strip():
+                    child[name] = WITHHELD
+                else:
                     del child[name]
     return child
 

@@ -16,18 +16,27 @@ from ability_search.config.loader import load_settings
 from ability_search.config.schema import Settings
 from ability_search.errors import ConfigurationError, first_failure
 from ability_search.extensions.cli.app import app, command
-from ability_search.extensions.cli.component_run import Component, metered, prepare, serve, traced
+from ability_search.extensions.cli.component_run import (
+    Complete,
+    Component,
+    metered,
+    prepare,
+    serve,
+    traced,
+)
 from ability_search.extensions.cli.extras import install_command, require_extra
 from ability_search.extensions.cli.lifecycle import run_until_stopped
 from ability_search.extensions.cli.parameters import (
+    OfferOption,
     SupervisedOption,
     WaitOption,
     host_option,
+    named_families,
     port_option,
 )
 from ability_search.extensions.localstack import stack_metrics
 from ability_search.extensions.localstack.deployment import complete_settings
-from ability_search.extensions.localstack.settings import Arcadedb, LocalBroker
+from ability_search.extensions.localstack.settings import OPEN_NETWORK, Arcadedb, LocalBroker
 from ability_search.network import component_key, part_connection
 from ability_search.ops.locks import locked
 from ability_search.ops.metrics.call_metrics import metered_tools
@@ -178,6 +187,7 @@ async def open_broker(
                     access=Access(
                         members=_by_name(local.members),
                         providers=_by_name(local.providers),
+                        announced=_announced(local),
                     ),
                     backplane=backplane,
                 )
@@ -224,6 +234,17 @@ def _by_name(pairs: Sequence[str]) -> dict[str, set[str]]:
         name, _, agent = pair.rpartition("=")
         agents.setdefault(name, set()).add(agent)
     return agents
+
+
+def _announced(local: LocalBroker) -> dict[str, str]:
+    """Return how an agent is listed for each network that the settings announce."""
+    remedies: dict[str, str] = {}
+    for network in local.announce:
+        remedy = f"its operator can list it with SEARCH_LOCAL_BROKER_MEMBERS={network}=AGENT_ID"
+        if network == local.private_network:
+            remedy += f", or open the network with {OPEN_NETWORK}"
+        remedies[network] = remedy
+    return remedies
 
 
 @command(app, "database")
@@ -359,11 +380,13 @@ def _backend(settings: Settings) -> tuple[Backend, str]:
 def worker(
     stdio: Annotated[bool, "Serve over standard input and output instead."] = False,
     memory: Annotated[bool, "Keep everything in memory, until the worker stops."] = False,
+    offer: OfferOption = None,
     wait: WaitOption = 30.0,
     supervised: SupervisedOption = False,
 ) -> None:
-    """Serve the search tools on the broker until stopped.
+    """Serve the eight search tools on the broker until stopped.
 
+    With --offer, or the setting `offer`, it also serves tools of extensions.
     Workers are stateless: run as many as needed. A worker joins the running stack
     unless BROKER_URL names another broker. With --stdio it serves the tools over
     standard input and output (JSON-RPC, Content-Length framing or one message per
@@ -375,27 +398,30 @@ def worker(
         BROKER_URL=ws://localhost:8080/kadi ability-search worker
         ability-search worker --stdio
         ability-search worker --memory
+        ability-search worker --offer memory,notes
     """
+    families = named_families(offer)
+    complete = partial(_complete, wait=wait, memory=memory, offer=families)
     if not (supervised or (stdio and memory)):
         settings = load_settings(os.environ, Path.cwd())
         require_shared(find_target(settings, os.environ, None), memory=memory)
     if stdio:
         # A client sends SIGTERM as soon as its `shutdown` is answered.
-        serving = _serve_stdio(prepare("worker"), wait, memory=memory)
+        serving = _serve_stdio(prepare("worker"), wait, complete)
         asyncio.run(run_until_stopped(serving, ending=True))
         return
     serve(
         "worker",
         partial(open_search, wait=wait),
         supervised=supervised,
-        complete=partial(_complete, wait=wait, memory=memory),
+        complete=complete,
     )
 
 
-async def _serve_stdio(settings: Settings, wait: float, *, memory: bool) -> None:
+async def _serve_stdio(settings: Settings, wait: float, complete: Complete) -> None:
     from ability_search.worker import LOGGED, open_tools
 
-    settings = await _complete(settings, wait=wait, memory=memory)
+    settings = await complete(settings)
     with traced(settings, "worker"):
         async with (
             metered(settings, "worker") as (meter, _),
@@ -409,10 +435,22 @@ async def _serve_stdio(settings: Settings, wait: float, *, memory: bool) -> None
             )
 
 
-async def _complete(settings: Settings, *, wait: float, memory: bool) -> Settings:
-    """Return the settings of a worker; with ``memory`` they need no database."""
+async def _complete(
+    settings: Settings, *, wait: float, memory: bool, offer: tuple[str, ...] | None
+) -> Settings:
+    """Return the settings of a worker.
+
+    Args:
+        settings: Its settings.
+        wait: Seconds to wait for the broker of the deployer.
+        memory: Whether it needs no database.
+        offer: Families of tools that replace those of the settings, if given.
+    """
     from ability_search.worker import in_memory
 
+    if offer is not None:
+        loading = settings.loading.model_copy(update={"offer": offer})
+        settings = settings.with_group(loading)
     settings = await complete_settings(settings, wait=wait)
     return in_memory(settings) if memory else settings
 
@@ -425,9 +463,13 @@ async def open_search(settings: Settings, meter: Meter, *, wait: float) -> Async
         ConfigurationError: if a required secret is missing.
         KadiError: if the broker cannot be reached.
     """
+    from ability_search.tools.table import offered_families
     from ability_search.worker import open_worker
 
     async with open_worker(
         settings, base=Path.cwd(), connect_timeout=wait, meter=meter
     ) as connection:
-        yield Component({"address": "search-* tools"}, connection)
+        served = ", ".join(
+            f"{family}-*" for family in ("search", *offered_families(settings.loading.offer))
+        )
+        yield Component({"address": f"{served} tools"}, connection)

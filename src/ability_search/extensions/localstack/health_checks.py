@@ -8,6 +8,7 @@ import platform
 import shutil
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import asdict, dataclass, field, replace
 from email.utils import parsedate_to_datetime
 from pathlib import Path
@@ -41,6 +42,7 @@ from ability_search.extensions.localstack.model_agent_checks import (
 from ability_search.extensions.localstack.served_models import INSTALL_WEIGHTS, weights_installed
 from ability_search.providers.model_servers import ModelServers
 from ability_search.store.arcadedb.client import SEPARATE, BrokerScripts, offers
+from ability_search.tools.table import families, family_of, offer_remedy, offered_families
 from kadi_client import Agent, KadiError, ToolError
 
 _GIB = 1024**3
@@ -188,6 +190,11 @@ def _check_settings(checks: Checks) -> Settings | None:
                 "settings", "fail", text, "Correct it; docs/settings.md lists every setting."
             )
         return None
+    try:
+        offered_families(settings.loading.offer)
+    except ConfigurationError as exc:
+        checks.add("settings", "fail", str(exc), exc.hint)
+        return None
     for text in settings.warnings:
         checks.add("settings", "warn", text, "Correct it, or go on without it.")
     for name in missing_secrets(settings):
@@ -334,13 +341,9 @@ async def _check_components(checks: Checks, client: ToolClient) -> None:
     visible = {str(tool.get("name")) for tool in await client.connection.list_tools()}
     api = settings.embedding.transport == "api"
     memory = target.stack is not None and target.stack.memory
-    for name, tools in needed_tools(settings, memory=memory).items():
-        missing = [tool for tool in tools if tool not in visible]
-        if missing:
-            text = f"{', '.join(missing)} not found in {', '.join(target.networks)}"
-            checks.add(name, "fail", text, _START.format(name))
-        else:
-            checks.add(name, "ok", counted(len(tools), "tool"))
+    offer = target.stack.offer if target.stack is not None else None
+    needed = needed_tools(settings, memory=memory, offer=offer)
+    _check_tools(checks, needed, visible, target.networks)
     answered = True
     if "arcade-query" in visible:
         remedy = "See the log of the database ability."
@@ -357,6 +360,43 @@ async def _check_components(checks: Checks, client: ToolClient) -> None:
         await _check_metrics(checks, target.stack, settings)
     for name, check in loaded().checks.items():
         await checks.run(name, check(client))
+
+
+def _check_tools(
+    checks: Checks,
+    needed: Mapping[str, Sequence[str]],
+    visible: AbstractSet[str],
+    networks: Sequence[str],
+) -> None:
+    """Check that the tools of each component are on the network."""
+    for name, tools in needed.items():
+        missing = [tool for tool in tools if tool not in visible]
+        if missing:
+            text = f"{', '.join(missing)} not found in {', '.join(networks)}"
+            checks.add(name, "fail", text, _offer_remedy(missing) or _START.format(name))
+        else:
+            checks.add(name, "ok", counted(len(tools), "tool"))
+    if not checks.failed("worker"):
+        _check_offer(checks, visible)
+
+
+def _offer_remedy(missing: Sequence[str]) -> str:
+    """Return how missing tools are offered; empty if one of them is not of an extension."""
+    names = dict.fromkeys(map(family_of, missing))
+    return offer_remedy(*names) if names.keys() <= set(families()) else ""
+
+
+def _check_offer(checks: Checks, visible: AbstractSet[str]) -> None:
+    """Report which tools of extensions are offered."""
+    present = dict.fromkeys(family_of(tool) for tool in visible)
+    offered = [family for family in families() if family in present]
+    lacking = [family for family in families() if family not in present]
+    text = (
+        f"tools {', '.join(f'{family}-*' for family in offered)}" if offered else "the eight tools"
+    )
+    if lacking:
+        text += f"; not {', '.join(f'{family}-*' for family in lacking)}"
+    checks.add("offer", "ok", text, f"Optional: {offer_remedy(*lacking)}" if lacking else "")
 
 
 async def _check_broker_clock(checks: Checks, target: Target) -> None:

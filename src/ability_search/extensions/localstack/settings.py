@@ -23,6 +23,9 @@ from ability_search.config.setting_fields import (
 
 _DEPLOYER = "set by `kadi deploy`"
 
+OPEN_NETWORK = "SEARCH_LOCAL_BROKER_PRIVATE_NETWORK="
+"""Variable, set to nothing, with which `ability-search up` has no private network."""
+
 BackplaneUrl = Annotated[Url, begins_with("nats", "tls", several=True)]
 
 
@@ -89,10 +92,16 @@ class LocalBroker(Group):
         about="Tools that only listed agents may offer, as `TOOL=AGENT_ID`, one for each agent; a"
         " tool is a name or a pattern such as `mail-*`.",
     )
+    announce: tuple[NonEmpty, ...] = setting(
+        (),
+        about="Networks for listed agents that errors may name: who calls a tool that is offered"
+        " there learns so, and how to be listed. `ability-search up` announces its private one.",
+    )
     private_network: str = setting(
         "components",
         about="Network of the components of `ability-search up`, which no other agent may join;"
-        " empty for none. Then every agent can call the database and the models.",
+        " empty for none (`SEARCH_LOCAL_BROKER_PRIVATE_NETWORK=`). Then every agent can call the"
+        " database and the models.",
     )
     shared_process: bool = setting(
         True,

@@ -23,7 +23,13 @@ from ability_search.extensions.cli.component_run import prepare
 from ability_search.extensions.cli.lifecycle import stop_signals
 from ability_search.extensions.cli.parameters import DataDirOption, JsonOption
 from ability_search.extensions.cli.settings import Logging
-from ability_search.extensions.localstack.stack_plan import Plan, StackOptions, check_ports
+from ability_search.extensions.localstack.settings import OPEN_NETWORK
+from ability_search.extensions.localstack.stack_plan import (
+    Plan,
+    StackOptions,
+    check_ports,
+    kind_of,
+)
 from ability_search.extensions.localstack.supervisor import new_stack, released
 
 _DOWN_SECONDS = 90.0
@@ -43,16 +49,18 @@ def up(
     """Run a stack: broker, database, model manager, workers and gateway.
 
     A component that dies is restarted. Ctrl-C or SIGTERM stops everything in order.
-    The data stays in the data directory. The other commands use that directory to
-    find the stack: with a --data-dir other than the default, set SEARCH_DATA_DIR
-    for them. New collections use the configured embedding model if the stack serves
-    it, otherwise all-MiniLM-L6-v2.
+    The workers offer the eight tools and those of all extensions, unless the setting
+    `offer` or --offer chooses some. The data stays in the data directory. The other
+    commands use that directory to find the stack: with a --data-dir other than the
+    default, set SEARCH_DATA_DIR for them. New collections use the configured
+    embedding model if the stack serves it, otherwise all-MiniLM-L6-v2.
 
     Example:
         ability-search up
         ability-search up --data-dir ./data --port 0 --workers 2
         ability-search up --brokers 3 --workers 4
         ability-search up --memory
+        ability-search up --offer memory
     """
     began = time.monotonic()
     if options.memory and options.workers > 1:
@@ -62,7 +70,7 @@ def up(
     settings = prepare("up", join=False)
     # The log of the components is shown on request, or as JSON for a collector.
     logging = settings.of(Logging)
-    shown = verbose or "SEARCH_LOG_LEVEL" in os.environ or logging.format == "json"
+    shown = verbose or logs.level_is_set() or logging.format == "json"
     log_level = logging.level if shown else "warning"
     logs.configure(log_level, logging.format, component="up")
     asyncio.run(_up(Plan(settings, options, log_level=log_level), began))
@@ -103,13 +111,16 @@ def _print_stack(running: RunningStack) -> None:
         for part in running.parts
     ]
     output.print_table(("component", "process", "address", "metrics port"), rows)
-    output.print_pairs(
-        [
-            ("broker", str(Url(running.url))),
-            ("networks", ", ".join(running.networks)),
-            ("model", running.model),
-        ]
-    )
+    pairs = [
+        ("broker", str(Url(running.url))),
+        ("networks", ", ".join(running.networks)),
+    ]
+    if running.private_network:
+        text = f"{running.private_network}; {OPEN_NETWORK} ability-search up opens it to all agents"
+        pairs.append(("private", text))
+    if any(kind_of(part.name) == "worker" for part in running.parts):
+        pairs.append(("offers", ", ".join(f"{name}-*" for name in ("search", *running.offer))))
+    output.print_pairs([*pairs, ("model", running.model)])
 
 
 @command(app, "status")

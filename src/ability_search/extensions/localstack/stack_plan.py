@@ -21,11 +21,17 @@ from ability_search.extensions.cli.extras import (
     missing_modules,
     require_extra,
 )
-from ability_search.extensions.cli.parameters import DataDirOption, port_option
+from ability_search.extensions.cli.parameters import (
+    DataDirOption,
+    OfferOption,
+    named_families,
+    port_option,
+)
 from ability_search.extensions.cli.settings import Metrics
 from ability_search.extensions.localstack.contexts import require_nats_server
 from ability_search.extensions.localstack.served_models import require_installed, served_names
 from ability_search.extensions.localstack.settings import LocalBroker, Models
+from ability_search.tools.table import OFFER_ALL, offered_families
 
 _OWN = frozenset({"backplane", "broker", "database", "models", "worker"})
 """The components that a stack starts by itself; those of other extensions are added."""
@@ -62,6 +68,7 @@ class StackOptions:
     no_broker: Annotated[bool, "Use the configured broker instead."] = False
     no_database: Annotated[bool, "Use a database that is on the network."] = False
     memory: Annotated[bool, "Keep everything in memory, without a database."] = False
+    offer: OfferOption = None
     no_models: Annotated[bool, "Use an embedder that is elsewhere."] = False
     gateway_port: Annotated[
         int | None, port_option("gateway_port", "Port of the gateway (HTTP and MCP).")
@@ -89,7 +96,8 @@ class Plan:
         environ: Further settings of the components, as environment variables.
 
     Raises:
-        ConfigurationError: if an extra or the weights that the components need are missing.
+        ConfigurationError: if an extra or the weights that the components need are missing, or
+            the offer names what no extension has.
     """
 
     settings: Settings
@@ -100,6 +108,8 @@ class Plan:
     ports: dict[str, int | None] = field(init=False)
     """Port of each component in the order of their list, 0 for a free one; ``None`` if it listens
     on none. Without a broker they use that of the settings."""
+    offer: tuple[str, ...] = field(init=False)
+    """Families of tools that the workers offer besides the eight: all unless they are chosen."""
     model: str | None = field(init=False)
     """Embedding model; ``None`` for the first one that the model manager serves."""
 
@@ -130,6 +140,7 @@ class Plan:
         if not self.alone:
             gateway = chosen(options.gateway_port, added_address("gateway", settings)[1])
             self.ports |= added_ports(None if options.no_gateway else gateway)
+        self.offer = _offered(options, settings)
         self.model = settings.embedding.model
         named = os.environ.get("SEARCH_EMBEDDING_MODEL", "").strip()
         if models and not named and self.model not in served_names(settings):
@@ -163,6 +174,20 @@ class Plan:
         """Return the network of the components that other agents may not join, if there is one."""
         network = self.settings.of(LocalBroker).private_network
         return (network,) if network and self.of("broker") else ()
+
+
+def _offered(options: StackOptions, settings: Settings) -> tuple[str, ...]:
+    """Return the families of tools that the workers of a stack offer besides the eight.
+
+    They are those of the option, else those of the setting, else all.
+
+    Raises:
+        ConfigurationError: if one is none of an extension.
+    """
+    for families in (named_families(options.offer), settings.loading.offer):
+        if families is not None:
+            return offered_families(families)
+    return offered_families((OFFER_ALL,))
 
 
 def added_ports(gateway_port: int | None) -> dict[str, int]:

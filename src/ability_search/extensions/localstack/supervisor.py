@@ -34,7 +34,7 @@ from ability_search.client.tool_client import ToolClient, client_target
 from ability_search.config.schema import Settings
 from ability_search.errors import ConfigurationError, first_failure
 from ability_search.extension import loaded
-from ability_search.extensions.cli import output
+from ability_search.extensions.cli import logs, output
 from ability_search.extensions.cli.clients import CLIENT_NAME
 from ability_search.extensions.cli.settings import Logging
 from ability_search.extensions.cli.tool_calls import LiveConnection
@@ -48,7 +48,7 @@ from ability_search.extensions.localstack.settings import LocalBroker
 from ability_search.extensions.localstack.stack_plan import Plan, StackOptions, kind_of
 from ability_search.network import client_connection
 from ability_search.ops.locks import lock, replace_file
-from ability_search.tools.table import all_tools
+from ability_search.tools.table import offered_tools
 from kadi_client import Identity, KadiError, NotConnected
 from kadi_client.addresses import local_url
 
@@ -101,6 +101,8 @@ class Stack:
                 )
                 for child in sorted(self._children, key=lambda child: order.index(child.name))
             ),
+            private_network="".join(self._plan.private_network),
+            offer=self._plan.offer if self._plan.of("worker") else (),
             memory=self._plan.options.memory,
             environ=self._worker_environ,
         )
@@ -175,6 +177,8 @@ class Stack:
             **plan.environ,
             **(self._worker_environ if kind == "worker" else {}),
         }
+        if kind in ("worker", "gateway"):
+            environ["SEARCH_OFFER"] = ",".join(plan.offer)
         # If the stack starts no broker, a worker joins all brokers that the files name.
         if kind != "worker" or plan.of("broker"):
             environ["BROKER_NETWORKS"] = ",".join(self._networks(kind))
@@ -232,7 +236,7 @@ class Stack:
         reserved = {
             "database": ["arcade-*"],
             "models": ["create-embedding", "rerank"],
-            "worker": [row.name for row in all_tools()],
+            "worker": [row.name for row in offered_tools(plan.offer)],
         }
         members = [f"{plan.private_network[0]}={agent}" for agent in ids.values()]
         providers = [
@@ -243,6 +247,7 @@ class Stack:
         return {
             "SEARCH_LOCAL_BROKER_MEMBERS": ",".join([*local.members, *members]),
             "SEARCH_LOCAL_BROKER_PROVIDERS": ",".join([*local.providers, *providers]),
+            "SEARCH_LOCAL_BROKER_ANNOUNCE": ",".join([*local.announce, *plan.private_network]),
         }
 
     def _embedding(self, served: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
@@ -330,7 +335,7 @@ async def temporary_stack(
     Raises:
         ConfigurationError: if the stack cannot be started.
     """
-    level = settings.of(Logging).level if "SEARCH_LOG_LEVEL" in os.environ else "warning"
+    level = settings.of(Logging).level if logs.level_is_set() else "warning"
     options = StackOptions(data_dir=data_dir, port=0, metrics_port=0)
     plan = Plan(settings, options, log_level=level, alone=True, environ=environ or {})
     async with new_stack(plan) as stack:

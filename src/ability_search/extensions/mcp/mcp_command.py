@@ -21,6 +21,7 @@ from ability_search.extensions.cli.lifecycle import run_until_stopped
 from ability_search.extensions.cli.parameters import BrokerOption
 from ability_search.extensions.cli.tool_calls import Caller, LiveConnection
 from ability_search.extensions.gateway.settings import Gateway, McpProfile
+from ability_search.tools.table import listed_tools
 
 _START_SECONDS = 150.0
 """Seconds that a call waits for the stack; the first start of the model builds its graph."""
@@ -58,7 +59,7 @@ async def _serve(settings: Settings, broker: str | None, profile: McpProfile | N
     from ability_search.extensions.localstack.supervisor import keep_connected
     from ability_search.extensions.mcp.mcp_server import serve_stdio
 
-    own = settings.of(Gateway)
+    own, rows = settings.of(Gateway), listed_tools(settings.loading.offer)
     live = LiveConnection(patience=_START_SECONDS)
     caller = Caller(live, timeout=own.timeout)
     search = partial(caller.read, "search-query")
@@ -72,6 +73,7 @@ async def _serve(settings: Settings, broker: str | None, profile: McpProfile | N
                     answerer,
                     max_bytes=own.request_bytes,
                     profile=profile or own.mcp_profile,
+                    rows=rows,
                 )
             keeping.cancel()
     except ExceptionGroup as failures:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,8 @@ from ability_search.extensions.cli.tool_calls import Caller, Unavailable
 from ability_search.extensions.gateway.gateway import AddedRoutes
 from ability_search.extensions.gateway.problems import NotInstalled
 from ability_search.extensions.gateway.settings import Gateway, McpProfile
+from ability_search.tools.table import listed_tools
+from ability_search.tools.tool_row import ToolRow
 
 if TYPE_CHECKING:
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
@@ -35,7 +37,8 @@ async def open_routes(settings: Settings, caller: Caller) -> AsyncIterator[Added
     """Yield the route; without the extra it answers with the command that installs it.
 
     Raises:
-        ConfigurationError: if the language model is behind an API whose address is missing.
+        ConfigurationError: if the language model is behind an API whose address is missing, or the
+            setting ``offer`` names what no extension has.
     """
     if missing_modules(EXTRAS["mcp"]):
         yield AddedRoutes(further=[_route(_not_installed)])
@@ -43,7 +46,11 @@ async def open_routes(settings: Settings, caller: Caller) -> AsyncIterator[Added
     own, search = settings.of(Gateway), partial(caller.read, "search-query")
     async with open_answerer(settings, search, caller.live.connection) as answerer:
         endpoint = McpEndpoint(
-            caller, answerer, max_bytes=own.request_bytes, profile=own.mcp_profile
+            caller,
+            answerer,
+            max_bytes=own.request_bytes,
+            profile=own.mcp_profile,
+            rows=listed_tools(settings.loading.offer),
         )
         yield AddedRoutes(further=[_route(endpoint)], running=endpoint.running)
 
@@ -68,12 +75,19 @@ class McpEndpoint:
         answerer: Answers questions.
         max_bytes: Maximum size of a request in bytes.
         profile: How the tools are listed.
+        rows: The tools that are listed.
     """
 
     def __init__(
-        self, caller: Caller, answerer: Answerer, *, max_bytes: int, profile: McpProfile
+        self,
+        caller: Caller,
+        answerer: Answerer,
+        *,
+        max_bytes: int,
+        profile: McpProfile,
+        rows: Sequence[ToolRow],
     ) -> None:
-        self._load = partial(_manager, caller, answerer, max_bytes, profile)
+        self._load = partial(_manager, caller, answerer, max_bytes, profile, rows)
         self._opening = asyncio.Lock()
         self._opened = asyncio.Event()
         self._manager: StreamableHTTPSessionManager | None = None
@@ -116,7 +130,11 @@ class McpEndpoint:
 
 
 def _manager(
-    caller: Caller, answerer: Answerer, max_bytes: int, profile: McpProfile
+    caller: Caller,
+    answerer: Answerer,
+    max_bytes: int,
+    profile: McpProfile,
+    rows: Sequence[ToolRow],
 ) -> StreamableHTTPSessionManager:
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
@@ -124,7 +142,7 @@ def _manager(
 
     # The mounting application checks hosts and origins.
     return StreamableHTTPSessionManager(
-        new_server(caller, answerer, profile),
+        new_server(caller, answerer, profile, rows),
         session_idle_timeout=_IDLE_SECONDS,
         max_request_body_size=max_bytes,
         max_sessions=_MAX_SESSIONS,

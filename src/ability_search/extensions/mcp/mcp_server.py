@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from typing import Any, Literal, Self, cast
 
@@ -22,6 +22,7 @@ from ability_search.extensions.cli.tool_calls import Caller
 from ability_search.extensions.gateway.settings import McpProfile
 from ability_search.extensions.mcp.mcp_tools import Tools
 from ability_search.extensions.mcp.resources import Prompts, Resources
+from ability_search.tools.tool_row import ToolRow
 from kadi_client import ProtocolError
 from kadi_client.framing import MessageReader
 from kadi_client.pipes import PipeReader
@@ -38,10 +39,15 @@ Hits are references with a snippet: search-read returns the text of a hit's uri,
 returns texts if maxResultTokens or expand is set."""
 
 
-def new_server(caller: Caller, answerer: Answerer, profile: McpProfile) -> Server[Any]:
-    """Return a server that calls the tools through ``caller``; it keeps no state."""
+def new_server(
+    caller: Caller, answerer: Answerer, profile: McpProfile, rows: Sequence[ToolRow]
+) -> Server[Any]:
+    """Return a server that calls the tools through ``caller``; it keeps no state.
+
+    It lists the tools of ``rows``.
+    """
     resources = Resources(caller)
-    tools = Tools(caller, answerer, resources, profile)
+    tools = Tools(caller, answerer, resources, profile, rows)
     prompts = Prompts(resources)
     return Server(
         "ability-search",
@@ -59,7 +65,12 @@ def new_server(caller: Caller, answerer: Answerer, profile: McpProfile) -> Serve
 
 
 async def serve_stdio(
-    caller: Caller, answerer: Answerer, *, max_bytes: int, profile: McpProfile
+    caller: Caller,
+    answerer: Answerer,
+    *,
+    max_bytes: int,
+    profile: McpProfile,
+    rows: Sequence[ToolRow],
 ) -> None:
     """Serve until standard input ends and what came in is answered; cancel it to stop earlier.
 
@@ -70,8 +81,9 @@ async def serve_stdio(
         answerer: Answers questions.
         max_bytes: Maximum size of a message in bytes; longer ones are refused unread.
         profile: How the tools are listed.
+        rows: The tools that are listed.
     """
-    server = new_server(caller, answerer, profile)
+    server = new_server(caller, answerer, profile, rows)
     reader = PipeReader(sys.stdin.fileno())
     # The SDK's own reader waits for a line in a thread that cannot be cancelled.
     lines = _Lines(reader, max_bytes)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import cache
 from typing import Any
@@ -25,7 +25,7 @@ from ability_search.extensions.answers.answerer import Answerer, AskInput
 from ability_search.extensions.cli.tool_calls import Caller, Unavailable, report_of
 from ability_search.extensions.gateway.settings import McpProfile
 from ability_search.extensions.mcp.resources import TOOL, Resources, chunk_uri, failure_text
-from ability_search.tools.table import all_tools, tool_named
+from ability_search.tools.table import tool_named
 from ability_search.tools.tool_row import ToolRow
 from ability_search.wire import Count, Input, NonBlank
 from kadi_client import KadiError, ToolError
@@ -240,16 +240,29 @@ ASK = types.Tool(
 
 
 class Tools:
-    """The handlers of ``tools/list`` and ``tools/call``."""
+    """The handlers of ``tools/list`` and ``tools/call``.
+
+    Args:
+        caller: Calls the tools.
+        answerer: Answers questions.
+        resources: Reads what references name.
+        profile: How the tools are listed.
+        rows: The tools that are listed; all can be called.
+    """
 
     def __init__(
-        self, caller: Caller, answerer: Answerer, resources: Resources, profile: McpProfile
+        self,
+        caller: Caller,
+        answerer: Answerer,
+        resources: Resources,
+        profile: McpProfile,
+        rows: Sequence[ToolRow],
     ) -> None:
         self._caller = caller
         self._answerer = answerer
         self._resources = resources
         self._lean = profile == "lean"
-        tools = [_described(row, lean=self._lean) for row in all_tools()]
+        tools = [_described(row, lean=self._lean) for row in rows]
         self._listed = types.ListToolsResult(tools=[*tools, ASK, READ] if self._lean else tools)
 
     async def listing(

@@ -41,7 +41,7 @@ OPERATIONS = (
             "name": BY_NAME["search-collection-info"].input_schema["properties"]["collection"]
         },
         responses={200: ("The analysis.", GraphAnalysis)},
-        errors=READ_ERRORS,
+        errors=(*READ_ERRORS, "not_offered"),
     ),
 )
 

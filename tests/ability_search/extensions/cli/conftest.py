@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from tests.command_lines import root
 from typer.testing import CliRunner, Result
 
 from ability_search.extensions.cli.app import all_commands
-from ability_search.tools.table import all_tools
+from ability_search.tools.table import TOOLS, all_tools
 from kadi_client import Connection, Tool
 from kadi_localnet.broker import serve_broker
 
@@ -43,12 +44,26 @@ class Network:
 @pytest.fixture
 def network() -> Iterator[Network]:
     """All tools of a worker are there, and a reranker; a test sets ``answers`` before it calls."""
+    with played([row.name for row in all_tools()]) as network:
+        yield network
+
+
+@pytest.fixture
+def eight() -> Iterator[Network]:
+    """The eight tools of a worker are there, and no others of it."""
+    with played([row.name for row in TOOLS]) as network:
+        yield network
+
+
+@contextmanager
+def played(names: Sequence[str]) -> Iterator[Network]:
+    """A network where these tools of a worker answer what a test says."""
     ready: Future[tuple[Network, asyncio.AbstractEventLoop, asyncio.Event]] = Future()
 
     async def run() -> None:
         async with serve_broker(port=0) as broker:
             network = Network(broker.url)
-            tools = [_tool(network, row.name) for row in all_tools()]
+            tools = [_tool(network, name) for name in names]
             tools += [_tool(network, "rerank"), _tool(network, "chat-completion")]
             async with Connection(broker.url, role="ability", tools=tools, grace=0):
                 leave = asyncio.Event()

@@ -535,3 +535,26 @@ def test_up_names_a_missing_extra_before_it_starts_anything(
     assert done.exit_code == 1
     assert "pip install 'ability-search[local]'" in done.stderr
     assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize("command", ["broker", "gateway", "models"])
+def test_an_empty_address_to_listen_on_is_refused(run: Run, command: str) -> None:
+    words = ["models", "serve"] if command == "models" else [command]
+    result = run(*words, "--host", " ")
+    assert result.exit_code == 2
+    assert "expected an address, such as 127.0.0.1" in result.stderr
+
+
+@pytest.mark.parametrize("command", ["up", "status", "down", "prune"])
+def test_an_empty_data_directory_is_not_the_working_directory(run: Run, command: str) -> None:
+    before = os.stat(os.curdir).st_mode
+    result = run(command, "--data-dir", "")
+    assert result.exit_code == 2
+    assert "expected a path" in result.stderr
+    assert os.stat(os.curdir).st_mode == before
+
+
+def test_an_empty_broker_address_is_refused(run: Run) -> None:
+    result = run("collections", "--broker", "")
+    assert result.exit_code == 2
+    assert "--broker: expected an address" in result.stderr

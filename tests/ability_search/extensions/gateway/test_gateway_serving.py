@@ -24,7 +24,9 @@ from tests.ability_search.edge_network import (
 from ability_search.errors import ConfigurationError
 from ability_search.extensions.gateway.gateway_command import open_gateway
 from ability_search.extensions.mcp import mcp_command as assistants
+from ability_search.tools.table import TOOLS
 from kadi_client import Connection, NotConnected, Raw, Tool
+from kadi_localnet.broker import serve_broker
 
 LISTED: dict[str, Any] = {"collections": []}
 
@@ -116,8 +118,6 @@ async def test_gateway_without_a_worker_is_neither_ready_nor_healthy(
     tmp_path: Path, stage: Stage
 ) -> None:
     await stage.close()
-    from kadi_localnet.broker import serve_broker
-
     async with (
         serve_broker("127.0.0.1", 0) as broker,
         opened(settings_for(broker.url, tmp_path)) as url,
@@ -129,6 +129,37 @@ async def test_gateway_without_a_worker_is_neither_ready_nor_healthy(
         assert parts["broker"] == {"state": "up"}
         assert parts["worker"]["state"] == "down"
         assert "search-query" in parts["worker"]["missing"]
+
+
+async def test_tools_that_no_worker_offers_are_answered_with_the_remedy(tmp_path: Path) -> None:
+    async def answer(_given: dict[str, Any], _call: Any) -> dict[str, Any]:
+        return LISTED
+
+    eight = [Tool(row.name, row.title, {"type": "object"}, answer) for row in TOOLS]
+    async with (
+        serve_broker("127.0.0.1", 0) as broker,
+        Connection(broker.url, role="ability", tools=eight),
+        opened(settings_for(broker.url, tmp_path)) as url,
+        client(url) as http,
+    ):
+        described = (await http.get("/openapi.json")).json()["paths"]
+        for path, ask, family in (
+            ("/tools/memory-read", http.post("/tools/memory-read", json={}), "memory"),
+            ("/collections/{name}/graph", http.get("/collections/a/graph"), "notes"),
+        ):
+            answered = await ask
+            assert code(answered) == (501, "not_offered")
+            assert not answered.json()["retryable"]
+            assert f"set SEARCH_OFFER={family} for it" in answered.json()["hint"]
+            assert "501" in next(iter(described[path].values()))["responses"]
+        assert "501" not in described["/tools/search-query"]["post"]["responses"]
+        assert (await http.get("/collections")).json() == LISTED
+        assert (await http.get("/ready")).status_code == 204
+
+    offering = settings_for(broker.url, tmp_path, SEARCH_OFFER="memory,mail")
+    with pytest.raises(ConfigurationError, match="no extension that is loaded has tools 'mail'"):
+        async with opened(offering):
+            pass
 
 
 async def test_disconnecting_cancels_the_call(stage: Stage, tmp_path: Path) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +15,9 @@ from ability_search.config.loader import load_settings
 from ability_search.config.schema import Settings
 from ability_search.extensions.cli.prometheus_meter import PrometheusMeter, serve_metrics
 from ability_search.extensions.localstack.health_checks import Check, Checks, check_network
-from kadi_localnet.broker import serve_broker
+from ability_search.tools.table import TOOLS, offered_tools
+from kadi_client import Call, Connection, Tool
+from kadi_localnet.broker import Broker, serve_broker
 
 LOCAL = "127.0.0.1"
 
@@ -50,3 +55,88 @@ async def test_metrics_are_served_refused_or_gone(
     (found,) = [each for each in checks if each.name == "metrics"]
     assert (found.state, found.text) == (state, text)
     assert ("SEARCH_METRICS_TOKEN" in found.remedy) is (token == "other")
+
+
+@asynccontextmanager
+async def offering(*names: str) -> AsyncIterator[Broker]:
+    """A broker with a worker that offers some tools, which all list no collection."""
+
+    async def answer(_given: dict[str, Any], _call: Call) -> dict[str, Any]:
+        return {"collections": []}
+
+    tools = [Tool(name, name, {"type": "object"}, answer) for name in names]
+    async with serve_broker(LOCAL, 0) as broker, Connection(broker.url, tools=tools):
+        yield broker
+
+
+EIGHT = [row.name for row in TOOLS]
+MEMORY = [row.name for row in offered_tools(["memory"])[8:]]
+REMEDY = (
+    "Start the worker with --offer {0}, or set SEARCH_OFFER={0} for it"
+    " (config.yml: `offer: [{1}]`)."
+)
+
+
+@pytest.mark.parametrize(
+    ("tools", "offer", "worker", "offered"),
+    [
+        (
+            EIGHT,
+            None,
+            ("ok", "8 tools", ""),
+            (
+                "the eight tools; not notes-*, memory-*",
+                f"Optional: {REMEDY.format('notes,memory', 'notes, memory')}",
+            ),
+        ),
+        (
+            EIGHT + MEMORY,
+            "memory",
+            ("ok", "12 tools", ""),
+            ("tools memory-*; not notes-*", f"Optional: {REMEDY.format('notes', 'notes')}"),
+        ),
+        (
+            EIGHT,
+            "memory",
+            ("fail", f"{', '.join(MEMORY)} not found in global", REMEDY.format("memory", "memory")),
+            None,
+        ),
+        (
+            EIGHT[1:],
+            "memory",
+            (
+                "fail",
+                f"{', '.join(EIGHT[:1] + MEMORY)} not found in global",
+                "Start the stack with `ability-search up`, or only this with `ability-search"
+                " worker`.",
+            ),
+            None,
+        ),
+    ],
+)
+async def test_what_a_worker_offers_is_compared_with_the_setting(
+    tmp_path: Path,
+    tools: list[str],
+    offer: str | None,
+    worker: tuple[str, str, str],
+    offered: tuple[str, str] | None,
+) -> None:
+    environ = {"SEARCH_DATA_DIR": str(tmp_path)}
+    if offer is not None:
+        environ["SEARCH_OFFER"] = offer
+    async with offering(*tools) as broker:
+        target = Target(broker.url, ("global",), "test")
+        checks = await made(load_settings(environ, tmp_path), target)
+    (check,) = [check for check in checks if check.name == "worker"]
+    assert (check.state, check.text, check.remedy) == worker
+    found = [(check.text, check.remedy) for check in checks if check.name == "offer"]
+    assert found == ([] if offered is None else [offered])
+
+
+async def test_what_a_stack_offers_is_expected_of_its_workers(tmp_path: Path) -> None:
+    settings = load_settings({"SEARCH_DATA_DIR": str(tmp_path)}, tmp_path)
+    async with offering(*EIGHT) as broker:
+        stack = RunningStack(1, broker.url, ("global",), "now", offer=("memory",))
+        checks = await made(settings, Target(broker.url, ("global",), "test", stack))
+    (check,) = [check for check in checks if check.name == "worker"]
+    assert (check.state, check.remedy) == ("fail", REMEDY.format("memory", "memory"))

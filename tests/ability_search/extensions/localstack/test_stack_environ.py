@@ -49,6 +49,12 @@ def test_a_secret_that_is_not_set_stays_unset() -> None:
     assert environ == {"HOME": "/"}
 
 
+def test_a_blank_variable_that_is_no_secret_reaches_every_component() -> None:
+    blank = {"SEARCH_READ_DENY": "", "SEARCH_LOCAL_BROKER_PRIVATE_NETWORK": "", "BROKER_URL": ""}
+    for component in COMPONENTS:
+        assert child_environ(component, {}, environ=blank) == blank
+
+
 def test_changes_override_the_environment_and_lose_foreign_secrets_too() -> None:
     changes = {"SEARCH_API_KEY": "new", "SEARCH_MODEL_HTTP_TOKEN": "new"}
     environ = child_environ("worker-1", changes, environ={"SEARCH_API_KEY": "old"})

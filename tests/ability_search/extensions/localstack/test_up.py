@@ -23,7 +23,7 @@ from ability_search.client.running_stack import CLIENT, RunningStack, identity_f
 from ability_search.extensions.localstack import stack_metrics
 from ability_search.extensions.localstack.supervisor import released
 from ability_search.ops.metrics import metric_table as table
-from ability_search.tools.table import all_tools
+from ability_search.tools.table import TOOLS, all_tools
 from kadi_client import Call, Connection, Identity, NoProvider, RemoteError, Tool, ToolError
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -219,7 +219,7 @@ async def metrics_of(running: RunningStack) -> dict[str, Reading]:
         }
 
 
-async def strangers_call_the_eight_tools_and_offer_none(machine: Machine) -> None:
+async def strangers_call_the_tools_of_the_worker_and_offer_none(machine: Machine) -> None:
     running = read_running(machine.data)
     assert running is not None
     assert running.networks == ("global", "components")
@@ -232,8 +232,15 @@ async def strangers_call_the_eight_tools_and_offer_none(machine: Machine) -> Non
         assert {tool["name"] for tool in await stranger.list_tools()} == {
             row.name for row in all_tools()
         }
-        with pytest.raises(NoProvider):
+        with pytest.raises(NoProvider) as refused:
             await stranger.invoke("arcade-db-list", {}, timeout=COMMAND_SECONDS)
+        assert str(refused.value) == (
+            "no provider for tool 'arcade-db-list' on the networks searched: global; it is offered"
+            " on network 'components', which only listed agents may join, and agent"
+            f" {stranger.agent_id} is none of them: its operator can list it with"
+            " SEARCH_LOCAL_BROKER_MEMBERS=components=AGENT_ID, or open the network with"
+            " SEARCH_LOCAL_BROKER_PRIVATE_NETWORK="
+        )
         for name in squatted:
             with pytest.raises(RemoteError, match=f"'{name}' may only be offered by listed"):
                 await stranger.serve([Tool(name, "Nothing.", {"type": "object"}, nothing)])
@@ -275,7 +282,7 @@ async def test_a_stack_survives_killed_components_and_keeps_its_data(
         assert (again["unchanged"], again["chunks"]) == (3, 0)
         await the_parts_count_what_was_done(machine)
         await pruning_removes_the_text_of_a_deleted_document(machine)
-        await strangers_call_the_eight_tools_and_offer_none(machine)
+        await strangers_call_the_tools_of_the_worker_and_offer_none(machine)
 
         await kill_and_wait_until_back(machine, up, killed)
 
@@ -301,6 +308,54 @@ async def test_a_stack_survives_killed_components_and_keeps_its_data(
         async with asyncio.timeout(COMMAND_SECONDS):
             assert await up.process.wait() == 0
         assert read_running(machine.data) is None
+
+
+async def test_a_stack_is_opened_and_offers_the_eight_tools_by_blank_variables(
+    machine: Machine,
+) -> None:
+    machine.further |= {"SEARCH_LOCAL_BROKER_PRIVATE_NETWORK": "", "SEARCH_OFFER": ""}
+    async with machine.up() as up:
+        running = read_running(machine.data)
+        assert running is not None
+        assert (running.networks, running.private_network) == (("global",), "")
+        shown = (await machine.run("status")).out
+        assert "offers    search-*\n" in shown
+        assert "private" not in shown
+        async with Connection(running.url) as stranger:
+            listed = await stranger.invoke("arcade-db-list", {}, timeout=COMMAND_SECONDS)
+            assert listed["success"]
+            names = {tool["name"] for tool in await stranger.list_tools()}
+        eight = {row.name for row in TOOLS}
+        assert {name for name in names if name.startswith(("search-", "memory-"))} == eight
+        refused = await machine.run("memory", "scratch", "list")
+        assert refused.code == 1
+        assert "no worker offers memory-read" in refused.err
+        assert "SEARCH_OFFER=memory" in refused.err
+        well = await machine.run("doctor", "--quiet")
+        assert (well.code, well.out) == (0, "")
+        # What a worker offers that joins is its own decision.
+        joined = await machine.spawn("worker", "--offer", "memory")
+        try:
+            await up.told(joined.stderr, "ready: search-*, memory-* tools")
+            assert (await machine.run("memory", "scratch", "set", "k", "text")).code == 0
+        finally:
+            joined.terminate()
+            await joined.communicate()
+
+
+async def test_one_agent_is_admitted_to_the_private_network(machine: Machine) -> None:
+    identity = Identity.generate()
+    machine.further["SEARCH_LOCAL_BROKER_MEMBERS"] = f"components={identity.agent_id}"
+    async with machine.up("--no-gateway"):
+        running = read_running(machine.data)
+        assert running is not None
+        async with Connection(running.url, identity=identity) as outside:
+            with pytest.raises(NoProvider, match="'components', which this agent may join"):
+                await outside.invoke("arcade-db-list", {}, timeout=COMMAND_SECONDS)
+        networks = ["global", "components"]
+        async with Connection(running.url, identity=identity, networks=networks) as inside:
+            listed = await inside.invoke("arcade-db-list", {}, timeout=COMMAND_SECONDS)
+            assert listed["success"]
 
 
 @pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="sizes are no files")

@@ -22,7 +22,9 @@ from tests.ability_search.flows.conftest import Network, document
 
 from ability_search.config.schema import Settings
 from ability_search.extensions.gateway.settings import Gateway, McpProfile
-from ability_search.tools.table import BY_NAME, all_tools
+from ability_search.tools.table import BY_NAME, all_tools, offered_tools
+from kadi_client import Connection, Tool
+from kadi_localnet.broker import serve_broker
 
 LISTED = {row.name: row for row in all_tools()}
 MODES = ("legacy", "auto")
@@ -374,3 +376,32 @@ async def test_what_came_in_is_answered_after_standard_input_has_ended(
     assert process.returncode == 0
     assert {1, 2, "four"} <= answers.keys()
     assert all("result" in answers[each] for each in (1, 2, "four"))
+
+
+@pytest.mark.parametrize(("offer", "families"), [("memory", ["memory"]), ("", []), ("all", None)])
+async def test_an_assistant_sees_what_the_workers_are_set_to_offer(
+    stage: Stage, tmp_path: Path, offer: str, families: list[str] | None
+) -> None:
+    settings = settings_for(stage.url, tmp_path, SEARCH_OFFER=offer, SEARCH_MCP_PROFILE="full")
+    async with over_http(settings, "auto") as client:
+        names = [tool.name for tool in (await client.list_tools()).tools]
+    expected = all_tools() if families is None else offered_tools(families)
+    assert names == [row.name for row in expected]
+
+
+async def test_an_assistant_is_told_how_a_tool_is_offered(tmp_path: Path) -> None:
+    async def answer(_given: dict[str, Any], _call: Any) -> dict[str, Any]:
+        return {"collections": []}
+
+    eight = [Tool(name, name, {"type": "object"}, answer) for name in BY_NAME]
+    async with (
+        serve_broker("127.0.0.1", 0) as broker,
+        Connection(broker.url, role="ability", tools=eight),
+        over_http(settings_for(broker.url, tmp_path), "auto") as client,
+    ):
+        refused = await client.call_tool("memory-read", {})
+        assert refused.is_error
+        text = text_of(refused.content[0])
+        assert "no worker offers memory-read" in text
+        assert "SEARCH_OFFER=memory" in text
+        assert not (await client.call_tool("search-collections", {})).is_error

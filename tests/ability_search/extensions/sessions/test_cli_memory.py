@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from tests.ability_search.extensions.cli import conftest
-from tests.ability_search.extensions.cli.conftest import Network, Run
+from tests.ability_search.extensions.cli.conftest import Network, Run, played
 
-network, run = conftest.network, conftest.run
+eight, network, run = conftest.eight, conftest.network, conftest.run
 
 MOMENT = "2026-05-01T10:30:00.000Z"
 SCOPE = {"agentId": "ada", "sessionId": "mon"}
@@ -42,6 +42,39 @@ def test_commands_that_write_call_one_tool(
     result = run("memory", *words, *WHERE, broker=network.url)
     assert (result.exit_code, result.stdout) == (0, "")
     assert network.inputs(tool) == [SCOPE | session]
+
+
+@pytest.mark.parametrize(
+    ("words", "tool"),
+    [
+        (("memory", "scratch", "list"), "memory-read"),
+        (("memory", "task", "add", "check"), "memory-write"),
+        (("memory", "history", "search", "tapes"), "memory-search"),
+        (("call", "memory-read"), "memory-read"),
+    ],
+)
+def test_a_tool_that_no_worker_offers_is_an_error_with_the_remedy(
+    eight: Network, run: Run, words: tuple[str, ...], tool: str
+) -> None:
+    result = run(*words, broker=eight.url)
+    assert result.exit_code == 1
+    assert result.stderr.splitlines() == [
+        f"error: no worker offers {tool}",
+        "hint: Start the worker with --offer memory, or set SEARCH_OFFER=memory for it"
+        " (config.yml: `offer: [memory]`).",
+    ]
+
+
+def test_without_any_worker_the_error_names_the_networks(run: Run) -> None:
+    with played([]) as nobody:
+        result = run("memory", "scratch", "list", broker=nobody.url)
+    assert result.exit_code == 1
+    assert "no provider for tool 'memory-read' on the networks searched: global" in result.stderr
+
+
+def test_a_tool_that_no_extension_has_is_unknown(eight: Network, run: Run) -> None:
+    result = run("call", "memory-forget", broker=eight.url)
+    assert "no provider for tool 'memory-forget'" in result.stderr
 
 
 def test_lists_are_tables_or_json(network: Network, run: Run) -> None:
