@@ -50,6 +50,8 @@ def filled(spec: Spec) -> Any:
         return FILLED[spec.key]
     if spec.key.endswith(("url", "endpoint")):
         return "http://localhost:1"
+    if spec.key.endswith("_agent"):
+        return "model-manager@models"
     return "a-model" if spec.key.endswith("model") else 17
 
 
