@@ -7,7 +7,7 @@ import logging
 import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -30,7 +30,7 @@ from ability_search.network import worker_brokers
 from ability_search.ops.metrics.call_metrics import metered_tools
 from ability_search.ops.metrics.meter import UNMETERED, Meter
 from ability_search.ops.metrics.metric_table import BREAKER_OPEN, COLLECTIONS_KNOWN, JOBS_RUNNING
-from ability_search.ports import Chat, Embedder, Invoke, Providers, RerankerPort
+from ability_search.ports import Chat, Embedder, Invoke, RerankerPort
 from ability_search.providers.chat import PacedChat
 from ability_search.providers.model_servers import ModelServers, metered_invoke
 from ability_search.search.limits import SCORE_FLOOR, SIGNAL_FLOOR, SOURCE_LIMIT
@@ -38,7 +38,9 @@ from ability_search.search.pipeline import QueryPipeline
 from ability_search.search.similar import OTHERS
 from ability_search.search.stage import Ports, Stage
 from ability_search.store.arcadedb.client import BrokerScripts
+from ability_search.store.arcadedb.provider_pin import ProviderNames
 from ability_search.store.arcadedb.store import ArcadeStore
+from ability_search.store.index_doubts import IndexDoubts
 from ability_search.store.memory import MemoryStore
 from ability_search.store.port import Store
 from ability_search.store.registry import Registry
@@ -60,6 +62,8 @@ _LIST_SECONDS = 2.0
 
 _SELF_REPAIR = 600.0
 """Seconds between two checks for terms missing from the keyword index."""
+_POSTPONED = 1.0
+"""Seconds after which a check that is due is tried again."""
 LOGGED: Observe = partial(noted, level=logging.INFO)
 """Logs each tool call at info; the outgoing calls it makes are logged at debug, as there are
 several per call."""
@@ -123,7 +127,7 @@ async def open_tools(
 
         async with (
             repeating("abandoned jobs", resume_jobs, every=settings.jobs.lease / 2),
-            repeating("lost terms", services.self_repair.check, every=_SELF_REPAIR),
+            checked(services, every=_SELF_REPAIR),
         ):
             yield connection, metered_tools(served_tools(services), meter)
 
@@ -145,6 +149,11 @@ async def open_services(
     async def providers(tool: str) -> frozenset[str]:
         return await connection.providers(tool, timeout=_LIST_SECONDS)
 
+    async def names(tool: str) -> Mapping[str, str]:
+        return await connection.provider_names(tool, timeout=_LIST_SECONDS)
+
+    doubts = IndexDoubts()
+
     async with AsyncExitStack() as stack:
         invoke = metered_invoke(connection.invoke, meter)
         servers = ModelServers(settings, invoke, meter, providers)
@@ -152,7 +161,9 @@ async def open_services(
         reranker = await stack.enter_async_context(servers.reranker())
         chat = await stack.enter_async_context(servers.chat())
         if store is None:
-            store = open_store(settings, invoke, meter, providers=providers)
+            store = open_store(
+                settings, invoke, meter, providers=names, restarted=doubts.restarted
+            )
         clients = {"embedder": embedder, "reranker": reranker, "chat": chat}
         meter.watch(
             BREAKER_OPEN, lambda: {(n,): each.breaker.any_open for n, each in clients.items()}
@@ -165,7 +176,15 @@ async def open_services(
                 log.debug("event on %s not published: %s", channel, exc)
 
         services = build_services(
-            settings, store, embedder, reranker, chat, base=base, publish=publish, meter=meter
+            settings,
+            store,
+            embedder,
+            reranker,
+            chat,
+            base=base,
+            publish=publish,
+            meter=meter,
+            doubts=doubts,
         )
         meter.watch(JOBS_RUNNING, lambda: {(): len(services.reindexing.runs)})
         meter.watch(COLLECTIONS_KNOWN, lambda: {(): services.ports.registry.remembered})
@@ -185,9 +204,17 @@ def in_memory(settings: Settings) -> Settings:
 
 
 def open_store(
-    settings: Settings, invoke: Invoke, meter: Meter = UNMETERED, *, providers: Providers
+    settings: Settings,
+    invoke: Invoke,
+    meter: Meter = UNMETERED,
+    *,
+    providers: ProviderNames,
+    restarted: Callable[[], None],
 ) -> Store:
-    """Return the store chosen by the settings: the database on the network, or memory."""
+    """Return the store chosen by the settings: the database on the network, or memory.
+
+    ``restarted`` is called when the database was restarted.
+    """
     if settings.database.memory:
         return MemoryStore(_now, scan_below=settings.ranking.scan_below)
     database = BrokerScripts(
@@ -197,6 +224,7 @@ def open_store(
         meter=meter,
         providers=providers,
         patience=settings.database.patience,
+        restarted=restarted,
     )
     return ArcadeStore(
         database,
@@ -218,9 +246,13 @@ def build_services(
     base: Path,
     publish: Publish | None = None,
     meter: Meter = UNMETERED,
+    doubts: IndexDoubts | None = None,
 ) -> Services:
-    """Build the services over a store and models; ``publish`` sends events of background jobs."""
-    registry = Registry(store)
+    """Build the services over a store and models.
+
+    ``publish`` sends events of background jobs; ``doubts`` are those of the store's indexes.
+    """
+    registry = Registry(store, doubts)
     turns = ComputeTurns()
     statistics_cache = StatisticsCache(store)
     counter = token_counter(settings)
@@ -269,15 +301,34 @@ async def _unheard(_channel: str, _data: dict[str, Any]) -> None:
 
 
 @asynccontextmanager
+async def checked(services: Services, *, every: float) -> AsyncIterator[None]:
+    """Check the keyword indexes while the block runs: at once, after each restart, and regularly.
+
+    Until the check after a restart is done, answers say so.
+    """
+    doubts = services.ports.registry.doubts
+    doubts.checking = True
+    async with repeating(
+        "lost terms", services.self_repair.check, every=every, wake=doubts.raised
+    ):
+        yield
+
+
+@asynccontextmanager
 async def repeating(
-    name: str, check: Callable[[], Awaitable[None]], *, every: float
+    name: str,
+    check: Callable[[], Awaitable[None]],
+    *,
+    every: float,
+    wake: asyncio.Event | None = None,
 ) -> AsyncIterator[None]:
     """Call ``check`` periodically while the block runs: at once, then about ``every`` seconds.
 
     The pauses vary randomly, so that workers that started together drift apart. ``name`` names
-    the task in the log. Each run has its own call id and span.
+    the task in the log. Each run has its own call id and span. An event, which ``check`` clears,
+    ends a pause; after a failure that sets it again a short one follows.
     """
-    task = asyncio.create_task(_repeat(name, check, every), name=name)
+    task = asyncio.create_task(_repeat(name, check, every, wake or asyncio.Event()), name=name)
     try:
         yield
     finally:
@@ -285,17 +336,26 @@ async def repeating(
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def _repeat(name: str, check: Callable[[], Awaitable[None]], every: float) -> None:
+async def _repeat(
+    name: str, check: Callable[[], Awaitable[None]], every: float, wake: asyncio.Event
+) -> None:
     while True:
+        postponed = False
         with handling({}):
             try:
                 with span(name):
                     await check()
             except SearchError as exc:
                 log.debug("%s postponed: %s", name, exc)
+                postponed = True
             except Exception:
                 log.exception("%s failed", name)
-        await asyncio.sleep(every * random.uniform(0.75, 1.25))
+        if postponed and wake.is_set():
+            await asyncio.sleep(_POSTPONED)
+            continue
+        with suppress(TimeoutError):
+            async with asyncio.timeout(every * random.uniform(0.75, 1.25)):
+                await wake.wait()
 
 
 def _busy(tool: str) -> Mapping[str, Any]:

@@ -280,8 +280,17 @@ class Brokers(Invoker):
         Raises:
             KadiError: if no broker lists its tools; it is that of the first one.
         """
-        found = await self._on_each(lambda each: each.providers(tool, timeout=timeout))
-        return frozenset().union(*found)
+        return frozenset(await self.provider_names(tool, timeout=timeout))
+
+    async def provider_names(self, tool: str, *, timeout: float = BROKER_TIMEOUT) -> dict[str, str]:
+        """Return the display names of the agents of :meth:`providers` by their ids.
+
+        An agent without a name has an empty one. Raises as :meth:`providers` does.
+        """
+        names: dict[str, str] = {}
+        for listed in await self._on_each(lambda each: each.provider_names(tool, timeout=timeout)):
+            names.update(listed)
+        return names
 
     async def _on_each(self, act: Callable[[Connection], Awaitable[T]]) -> list[T]:
         """Return the results of those brokers that are connected and did not fail.

@@ -21,7 +21,7 @@ from kadi_client.provider import Provider
 from kadi_client.reconnection import Reconnecting
 from kadi_client.session import Received, Session, warn_of_dropped_networks
 from kadi_client.subscriptions import Event, Subscription, pattern_params
-from kadi_client.tools import Tool, agents_of
+from kadi_client.tools import Tool, agent_names
 from kadi_client.tracing import RPC, span
 
 logger = logging.getLogger(__name__)
@@ -100,6 +100,12 @@ class Invoker(Protocol):
         """Return the ids of the agents that offer a tool; empty if the broker lists none.
 
         Raises as :meth:`invoke` does.
+        """
+
+    async def provider_names(self, tool: str, *, timeout: float = 30.0) -> dict[str, str]:
+        """Return the display names of the agents that offer a tool by their ids.
+
+        An agent without a name has an empty one. Raises as :meth:`invoke` does.
         """
 
 
@@ -207,8 +213,15 @@ class Connection(Reconnecting, Invoker):
 
         Raises as :meth:`invoke` does.
         """
+        return frozenset(await self.provider_names(tool, timeout=timeout))
+
+    async def provider_names(self, tool: str, *, timeout: float = BROKER_TIMEOUT) -> dict[str, str]:
+        """Return the display names of the agents that offer a tool by their ids.
+
+        An agent without a name has an empty one. Raises as :meth:`invoke` does.
+        """
         tools = await self.list_tools(include_providers=True, timeout=timeout)
-        return next((agents_of(each) for each in tools if each.get("name") == tool), frozenset())
+        return next((agent_names(each) for each in tools if each.get("name") == tool), {})
 
     async def list_tools(
         self,

@@ -315,8 +315,16 @@ def _fields_at(params: type[BaseModel], path: tuple[int | str, ...]) -> list[str
 
 def agents_of(tool: Mapping[str, Any]) -> frozenset[str]:
     """Return the ids of the agents that offer a tool, as described by a broker."""
-    return frozenset(
-        str(provider["agentId"])
+    return frozenset(agent_names(tool))
+
+
+def agent_names(tool: Mapping[str, Any]) -> dict[str, str]:
+    """Return the display names of the agents that offer a tool by their ids.
+
+    An agent without a name has an empty one.
+    """
+    return {
+        str(provider["agentId"]): str(provider.get("displayName") or "")
         for provider in tool.get("providers") or ()
         if isinstance(provider, dict) and provider.get("agentId")
-    )
+    }

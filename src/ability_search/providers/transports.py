@@ -135,7 +135,7 @@ class OverBroker:
         except (FrameTooLarge, UnicodeEncodeError) as exc:
             raise self.service.failure(Objection("texts", said=unsent(exc)), request) from exc
         except KadiError as exc:
-            raise self.service.unavailable(no_answer(self.service.tool, exc)) from exc
+            raise self.service.unavailable(no_answer(self.service.tool, exc, request)) from exc
         if isinstance(answer, Objection):
             raise self.service.failure(answer, request)
         return answer

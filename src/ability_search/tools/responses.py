@@ -89,7 +89,7 @@ def summary(collection: Collection) -> results.CollectionSummary:
 
 
 def collection_info(
-    page: SourcePage, jobs: Sequence[Job], *, scan_below: int
+    page: SourcePage, jobs: Sequence[Job], doubts: IndexDoubts, *, scan_below: int
 ) -> results.CollectionInfoResult:
     """Return the result of search-collection-info; ``scan_below`` as for the search."""
     collection = page.collection
@@ -111,7 +111,14 @@ def collection_info(
         created_at=instant(collection.created_at),
         jobs=[_job(job) for job in jobs],
         warnings=language_warnings(collection.model, collection.content_language) or None,
+        degraded=_degraded(collection, doubts),
     )
+
+
+def _degraded(collection: Collection, doubts: IndexDoubts) -> results.IndexDegraded | None:
+    """Return why keyword search may miss chunks of a collection; ``None`` if it does not."""
+    reason = doubts.reason(collection.type)
+    return None if reason is None else results.IndexDegraded(reason=reason, code=INDEX_DOUBTED)
 
 
 def _statistics(collection: Collection) -> dict[str, Any]:

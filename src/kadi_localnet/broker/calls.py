@@ -227,7 +227,11 @@ class Calls:
             self._take(call, provider, frame)
 
     def resume(self, provider: Provider) -> None:
-        """Forward to a provider the calls that wait for its tools."""
+        """Forward to a provider the calls that wait for its tools.
+
+        Those that name another agent, which has left, end: they would not have begun to wait with
+        this provider present, and their callers may prefer it.
+        """
         for place in self.registry.absent:
             for call in list(place.serving.values()):
                 frame = place.frames[call.id]
@@ -235,6 +239,17 @@ class Calls:
                 suits = network == call.network and _is(provider, call.agents)
                 if suits and provider.has_room(len(frame), call.caller):
                     self._take(call, provider, frame)
+                elif network is not None and not _is(provider, call.agents):
+                    self._end_if_refused(call)
+
+    def _end_if_refused(self, call: Call) -> None:
+        """End a waiting call that would be refused if it were made now."""
+        try:
+            self._candidates(call.caller, call.tool, call.agents)
+        except Refused as exc:
+            self._abandon(call)
+            self._counts(call).provider_lost += 1
+            call.fail(str(exc))
 
     def _take(self, call: Call, provider: Provider, frame: bytes) -> None:
         """Forward a call that has waited."""

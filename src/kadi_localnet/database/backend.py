@@ -37,6 +37,12 @@ MAX_BYTES = 32 << 20
 DATETIME_FORMAT = "yyyy-MM-dd'T'HH:mm:ss"
 """Format of every database created here; the engine appends the fraction."""
 
+RUN = "databaseRun"
+"""Variable of a database, in its engine's memory only: a word of its own for each opening.
+
+Clients see by it that a database was restarted. After a kill an index may lack entries.
+"""
+
 LANGUAGES = ("sql", "sqlscript")
 """The languages of statements."""
 
