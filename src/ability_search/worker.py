@@ -161,9 +161,7 @@ async def open_services(
         reranker = await stack.enter_async_context(servers.reranker())
         chat = await stack.enter_async_context(servers.chat())
         if store is None:
-            store = open_store(
-                settings, invoke, meter, providers=names, restarted=doubts.restarted
-            )
+            store = open_store(settings, invoke, meter, providers=names, restarted=doubts.restarted)
         clients = {"embedder": embedder, "reranker": reranker, "chat": chat}
         meter.watch(
             BREAKER_OPEN, lambda: {(n,): each.breaker.any_open for n, each in clients.items()}
@@ -308,9 +306,7 @@ async def checked(services: Services, *, every: float) -> AsyncIterator[None]:
     """
     doubts = services.ports.registry.doubts
     doubts.checking = True
-    async with repeating(
-        "lost terms", services.self_repair.check, every=every, wake=doubts.raised
-    ):
+    async with repeating("lost terms", services.self_repair.check, every=every, wake=doubts.raised):
         yield
 
 

@@ -8,6 +8,7 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
@@ -151,7 +152,7 @@ def member(
 
 @asynccontextmanager
 async def cluster(
-    leader: list[int], *, headers: dict[str, str], **options: bool
+    leader: list[int], *, headers: dict[str, str], **options: Any
 ) -> AsyncIterator[tuple[list[Server], HttpDatabases]]:
     servers: list[Server] = []
     async with AsyncExitStack() as stack:

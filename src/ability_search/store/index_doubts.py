@@ -49,7 +49,7 @@ class IndexDoubts:
         return self._all
 
     def reason(self, generation: str) -> str | None:
-        """Return why keyword results of a generation may be incomplete; ``None`` if they are not."""
+        """Return why keyword results of a generation may be incomplete; ``None`` if complete."""
         if generation in self._incomplete:
             return INCOMPLETE
         if self.checking and self._all and generation not in self._complete:

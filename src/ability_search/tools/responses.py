@@ -10,6 +10,7 @@ from ability_search.documents import instant
 from ability_search.index.file_indexing import FileReport
 from ability_search.index.index_calls import IndexReport
 from ability_search.index.stored_sources import SourcePage
+from ability_search.store.index_doubts import INDEX_DOUBTED, IndexDoubts
 from ability_search.store.records import HISTORY, Job
 from ability_search.text.model_traits import language_warnings
 from ability_search.tools import results
@@ -78,12 +79,13 @@ def ordered_result(job: Job, state: Literal["running", "cancelled"]) -> results.
     )
 
 
-def summary(collection: Collection) -> results.CollectionSummary:
+def summary(collection: Collection, doubts: IndexDoubts) -> results.CollectionSummary:
     """Return a collection's entry in the list of search-collections."""
     return results.CollectionSummary(
         name=collection.name,
         sources=collection.sources,
         warnings=language_warnings(collection.model, collection.content_language) or None,
+        degraded=_degraded(collection, doubts),
         **_statistics(collection),
     )
 

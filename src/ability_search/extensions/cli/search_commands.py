@@ -236,7 +236,8 @@ def _show(found: Hits | Neighbours, *, as_json: bool, debug: bool = False) -> No
                 names = found.degraded.collections
                 what = f"{', '.join(names)}: " if names else ""
                 mode, reason = found.degraded.mode, found.degraded.reason
-                output.warn(f"{what}searched by {mode} only: {reason}")
+                how = f"searched by {mode} only: " if mode != found.mode else ""
+                output.warn(f"{what}{how}{reason}")
             for warning in found.warnings or ():
                 output.warn(warning)
     if not found.results:

@@ -310,7 +310,8 @@ async def run_query(
     milliseconds = (time.perf_counter() - started) * 1e3
     if degraded := answer.get("degraded"):
         raise SearchError(
-            f"query {query.id!r} was searched by {degraded['mode']} only: {degraded['reason']}",
+            f"the answer to query {query.id!r} is degraded to {degraded['mode']}:"
+            f" {degraded['reason']}",
             hint="A run must not mix modes. Fix the cause, or use --mode keyword.",
         )
     best: dict[str, float] = {}

@@ -237,7 +237,7 @@ class BrokerScripts:
         Raises:
             EngineTooOld: if it is; then nothing was created.
         """
-        version = await self._version(agent, timeout)
+        version = await self.engine_version(agent, timeout)
         if is_too_old(version):
             raise too_old(version, self.pin.describe(agent))
         try:
@@ -253,20 +253,35 @@ class BrokerScripts:
         if is_too_old(version):
             raise await self._taken_back(version, agent, timeout)
 
-    async def _version(self, agent: str | None, timeout: float) -> str:
-        """Return the version of an agent's engine; empty if it has no database to ask."""
+    async def engine_version(self, agent: str | None, timeout: float) -> str:
+        """Return the version of an agent's engine; empty if it has no database to ask.
+
+        Raises:
+            DatabaseUnavailable: if the agent does not answer.
+        """
         try:
-            answer = await self._call(_LIST, {}, timeout, agent)
+            names = await self.database_names(agent, timeout)
         except StatementRefused as exc:
             log.debug("the databases of %s are not listed: %s", self.pin.describe(agent), exc)
             return ""
-        if version := answer.get("version"):
-            return str(version)
-        names = answer.get("databases")
-        for name in names if isinstance(names, list) else ():
-            if version := await self._version_of(str(name), agent, timeout):
+        # That of this ability first: the user of the agent may have no rights on others.
+        for name in sorted(names, key=lambda name: name != self.database):
+            version = await self._version_of(name, agent, timeout)
+            if version:
                 return version
         return ""
+
+    async def database_names(self, agent: str | None, timeout: float) -> list[str]:
+        """Return the names of the databases of an agent.
+
+        Raises:
+            DatabaseUnavailable: if the agent does not answer, or refuses.
+        """
+        answer = await self._call(_LIST, {}, timeout, agent)
+        names = answer.get("databases")
+        if not isinstance(names, list):
+            raise unlike_a_result(_LIST, answer, self.pin.describe(agent))
+        return [str(name) for name in names]
 
     async def _version_of(self, database: str, agent: str | None, timeout: float) -> str:
         """Return the version of the engine of a database; empty if that does not say it."""

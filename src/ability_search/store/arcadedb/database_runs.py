@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import secrets
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -15,8 +17,10 @@ from ability_search.store.arcadedb.provider_pin import Run
 log = logging.getLogger(__name__)
 
 _MARK = f"SET GLOBAL {RUN} = ifnull(${RUN}, :run); RETURN {{'mark': ${RUN}}};"
-_MOST_UNMARKED = 8
-"""Answers without a word after it was set, from which on it is not looked for any more."""
+_MOST_MARKS = 8
+"""Marks in a row that no answer confirms, after which the database is no longer watched."""
+_IN_FLIGHT = 2.0
+"""Seconds after a mark in which an answer without a word counts as one from before it."""
 
 
 class DatabaseRuns:
@@ -27,32 +31,52 @@ class DatabaseRuns:
     one knows that the database was restarted. Replicas have words of their own.
 
     Servers that share reads but not memory may never have it in their answers. After some of these
-    it is not looked for any more, and the log says so.
+    the database is no longer watched, and the log says so.
 
     Args:
         run: Runs a statement on the database of an agent.
-        restarted: Called once for each unknown word, and for each answer without any.
+        restarted: Called once for each unknown word, and before each mark.
+        clock: Returns the time in seconds.
     """
 
-    def __init__(self, run: Run, restarted: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        run: Run,
+        restarted: Callable[[], None],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._run = run
         self._restarted = restarted
+        self._clock = clock
         self._known: set[str] = set()
-        self._unmarked = 0
+        self._expected: str | None = None
+        """The word of the last mark, until an answer has it."""
+        self._marks = 0
+        """Marks in a row that no answer confirmed."""
+        self._marked_at = -math.inf
         self._watching = True
         self._marking = asyncio.Lock()
 
     async def see(self, word: Any, agent: str | None) -> None:
         """Note the word of an answer of an agent; set one if there is none."""
-        if word in self._known or not self._watching:
+        if not self._watching:
             return
-        self._restarted()
         if isinstance(word, str):
-            self._known.add(word)
-        elif not self._marking.locked():
+            self._meet(word)
+        elif self._clock() - self._marked_at >= _IN_FLIGHT:
+            self._restarted()
             # Other answers need not wait for it.
-            async with self._marking:
-                await self._mark(agent)
+            if not self._marking.locked():
+                async with self._marking:
+                    await self._mark(agent)
+
+    def _meet(self, word: str) -> None:
+        if word == self._expected:
+            self._expected, self._marks = None, 0
+        if word not in self._known:
+            self._known.add(word)
+            self._restarted()
 
     async def _mark(self, agent: str | None) -> None:
         """Set the word of a database, unless another worker has done so meanwhile."""
@@ -63,15 +87,15 @@ class DatabaseRuns:
             self._give_up(str(exc))
             return
         except DatabaseUnavailable as exc:
-            log.debug("the database has no word of its run yet: %s", exc)
+            log.debug("the run of the database could not be marked yet: %s", exc)
             return
+        self._marked_at = self._clock()
+        self._marks += 1
         word = answer.get("mark") if isinstance(answer, dict) else None
         if isinstance(word, str) and word not in self._known:
             self._known.add(word)
-            self._unmarked = 0
-            return
-        self._unmarked += 1
-        if self._unmarked >= _MOST_UNMARKED:
+            self._expected = word
+        if self._marks >= _MOST_MARKS:
             self._give_up("its answers do not show what was set")
 
     def _give_up(self, why: str) -> None:

@@ -28,4 +28,6 @@ def too_old(version: str, where: str, *, hint: str | None = None) -> EngineTooOl
     """Return the error for an engine; ``where`` names the agent that offers it."""
     found = version.split()[0]
     needed = ".".join(map(str, OLDEST_ENGINE))
-    return EngineTooOld(f"ArcadeDB {found} found at {where}, {needed} or later is needed", hint=hint)
+    return EngineTooOld(
+        f"ArcadeDB {found} found at {where}, {needed} or later is needed", hint=hint
+    )

@@ -43,8 +43,8 @@ ProviderNames = Callable[[str], Awaitable[Mapping[str, str]]]
 It returns none if there are none, or none is known. Raises
 :class:`~kadi_client.errors.KadiError` if the broker does not list its tools.
 """
-Run = Callable[[Statement, str, bool], Awaitable[Any]]
-"""Runs a statement on the database of the named agent, as a write if it is true."""
+Run = Callable[[Statement, str | None, bool], Awaitable[Any]]
+"""Runs a statement on the database of an agent, ``None`` for any; as a write if it is true."""
 
 
 class ProviderPin:
@@ -103,6 +103,15 @@ class ProviderPin:
         name = self._names.get(agent, "")
         return f"{name!r} (agent {agent})" if name and name != agent else f"agent {agent}"
 
+    async def list_agents(self) -> list[str]:
+        """Return the ids of the agents that offer a database, whichever it is.
+
+        Raises:
+            KadiError: if the broker does not list its tools.
+        """
+        self._names = await self._list(QUERY)
+        return sorted(self._names)
+
     def lost(self) -> None:
         """Choose again before the next statement, as the agent is gone."""
         self._chosen = self._providers is None
@@ -136,8 +145,7 @@ class ProviderPin:
         self,
     ) -> tuple[dict[str, str | None], dict[str, DatabaseUnavailable]]:
         """Return the ids of :meth:`ids`, and the failures of the agents that have none."""
-        self._names = await self._list(QUERY)
-        agents = sorted(self._names)
+        agents = await self.list_agents()
         answers = await asyncio.gather(*map(self._id, agents), return_exceptions=True)
         ids: dict[str, str | None] = {}
         failures: dict[str, DatabaseUnavailable] = {}

@@ -128,7 +128,7 @@ _MEANINGS = (
     ),
     _meaning(
         "disk_full",
-        r"\bdisk is full\b|no space left on device",
+        r"\bdisk (is )?full\b|no space left on device",
         "the disk of the database is full",
         "Free disk space on the machine of the database, or delete data; then call again.",
     ),
