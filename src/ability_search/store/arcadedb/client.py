@@ -261,7 +261,9 @@ class BrokerScripts:
         """
         try:
             names = await self.database_names(agent, timeout)
-        except StatementRefused as exc:
+        except DatabaseUnavailable as exc:
+            if not isinstance(exc, StatementRefused) and not isinstance(exc.__cause__, NoProvider):
+                raise
             log.debug("the databases of %s are not listed: %s", self.pin.describe(agent), exc)
             return ""
         # That of this ability first: the user of the agent may have no rights on others.
