@@ -66,7 +66,7 @@ class ProviderPin:
         self._chosen = providers is None
         self._doubted = False
         self._names: Mapping[str, str] = {}
-        """Of the agents of the last listing."""
+        """Of the agents of the last listing, and of those that were chosen last."""
         self._fitting: list[str] = []
         """The agents with this database."""
         self._searching: Mapping[str, str] = {}
@@ -109,8 +109,10 @@ class ProviderPin:
         Raises:
             KadiError: if the broker does not list its tools.
         """
-        self._names = await self._list(QUERY)
-        return sorted(self._names)
+        listed = await self._list(QUERY)
+        last = {agent: self._names.get(agent, "") for agent in self._fitting}
+        self._names = {**last, **listed}
+        return sorted(listed)
 
     def lost(self) -> None:
         """Choose again before the next statement, as the agent is gone."""
