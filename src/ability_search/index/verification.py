@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 
 from ability_search.collection import Collection
 from ability_search.documents import SparseVector
@@ -24,7 +25,10 @@ _NEAR = 0.001
 """Tolerance by which the best score may fall below a chunk's score with itself."""
 
 _NEWEST = 2
-"""Number of checked chunks that were stored last."""
+"""Number of sources that were stored last of which chunks are checked. The chunks with the last
+record ids may be older ones: an engine gives those of deleted records again."""
+_OF_NEWEST = 4
+"""Maximum number of their checked chunks."""
 _OTHERS = 2
 """Number of other checked chunks, chosen at random."""
 
@@ -169,10 +173,13 @@ class SelfRepair:
     async def _lost_in(self, collection: Collection, layer: str) -> bool:
         """Return True if a stored chunk of a layer, which has an index of its own, is not found."""
         of, columns = Chunks(layer, indexed=True), Columns(("chunk_id", "terms", "weights"))
-        newest = Read(of, collection, columns, _NEWEST, order="stored", descending=True)
+        named = Columns(("source",))
+        last = Read(Sources(), collection, named, _NEWEST, order="stored", descending=True)
         others = Read(of, collection, columns, _OTHERS, "vector_key", after=secrets.token_hex(16))
-        pages = await read_together(self._store, newest, others)
-        chunks = [WeightedChunk(**row) for page in pages for row in page.items]
+        sources, chosen = await read_together(self._store, last, others)
+        of_newest = replace(of, sources=[row["source"] for row in sources.items])
+        newest = await read_page(self._store, Read(of_newest, collection, columns, _OF_NEWEST))
+        chunks = [WeightedChunk(**row) for page in (newest, chosen) for row in page.items]
         return bool(await not_found(self._store, collection, chunks, kinds=bool(layer)))
 
     async def _repair(self, collection: Collection) -> None:

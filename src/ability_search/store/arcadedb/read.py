@@ -267,12 +267,15 @@ def _reading(ask: Read, name: str, params: Parameters) -> AskSql:
     Without a limit the rows are sorted here: an order would make the engine prefer its index.
     """
     chosen, conditions, before = _selected(ask, name, params)
-    key = {"vector_key": "vectorKey", "stored": "@rid"}.get(ask.order)
+    key = {"vector_key": "vectorKey", "stored": "indexedAt"}.get(ask.order)
     key = key or ("source" if isinstance(ask.of, Sources) else "chunkId")
     ordered = ask.limit is not None or ask.after is not None or ask.order != "id"
     if ordered and ask.order != "stored" and not (ask.descending and ask.after is None):
         conditions.append(f"{key} {'<' if ask.descending else '>'} {params.bind(ask.after or '')}")
-    order = f" ORDER BY {key}{' DESC' if ask.descending else ''}" if ordered else ""
+    down = " DESC" if ask.descending else ""
+    # Sources of one call have one time.
+    further = f", @rid{down}" if ask.order == "stored" else ""
+    order = f" ORDER BY {key}{down}{further}" if ordered else ""
     columns, place = "", key
     if ask.columns is not None:
         shown = _columns(ask.columns, params, of_chunks=isinstance(ask.of, Chunks))
