@@ -63,6 +63,19 @@ async def test_a_restart_is_seen_by_each_worker_in_its_first_answer() -> None:
         engine.restart()
 
 
+@pytest.mark.parametrize("word", [None, "set by the ability"])
+async def test_a_database_that_was_just_created_was_not_restarted(word: str | None) -> None:
+    engine = Engine(word=word)
+    worker = Worker(engine)
+    worker.runs.created()
+    for _ in range(3):
+        await worker.ask()
+    assert worker.seen == []
+    engine.restart()
+    await worker.ask()
+    assert len(worker.seen) == 1
+
+
 async def test_many_restarts_are_seen() -> None:
     engine = Engine()
     worker = Worker(engine)

@@ -247,6 +247,7 @@ class BrokerScripts:
                 raise
             return
         log.info("created database %s", self.database)
+        self._runs.created()
         if version:
             return
         version = await self._version_of(self.database, agent, timeout)

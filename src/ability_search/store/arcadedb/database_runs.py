@@ -56,7 +56,12 @@ class DatabaseRuns:
         """Marks in a row that no answer confirmed."""
         self._marked_at = -math.inf
         self._watching = True
+        self._created = False
         self._marking = asyncio.Lock()
+
+    def created(self) -> None:
+        """Note that the database was just created: its first word is not that of a restart."""
+        self._created = True
 
     async def see(self, word: Any, agent: str | None) -> None:
         """Note the word of an answer of an agent; set one if there is none."""
@@ -65,7 +70,7 @@ class DatabaseRuns:
         if isinstance(word, str):
             self._meet(word)
         elif self._clock() - self._marked_at >= _IN_FLIGHT:
-            self._restarted()
+            self._doubt()
             # Other answers need not wait for it.
             if not self._marking.locked():
                 async with self._marking:
@@ -76,6 +81,13 @@ class DatabaseRuns:
             self._expected, self._marks = None, 0
         if word not in self._known:
             self._known.add(word)
+            self._doubt()
+
+    def _doubt(self) -> None:
+        """Tell of a restart, unless the database is new and has nothing that could be lost."""
+        if self._created:
+            self._created = False
+        else:
             self._restarted()
 
     async def _mark(self, agent: str | None) -> None:

@@ -273,14 +273,16 @@ def _reading(ask: Read, name: str, params: Parameters) -> AskSql:
     if ordered and ask.order != "stored" and not (ask.descending and ask.after is None):
         conditions.append(f"{key} {'<' if ask.descending else '>'} {params.bind(ask.after or '')}")
     down = " DESC" if ask.descending else ""
-    # Sources of one call have one time.
-    further = f", @rid{down}" if ask.order == "stored" else ""
-    order = f" ORDER BY {key}{down}{further}" if ordered else ""
+    order = f" ORDER BY {key}{down}" if ordered else ""
     columns, place = "", key
     if ask.columns is not None:
         shown = _columns(ask.columns, params, of_chunks=isinstance(ask.of, Chunks))
         columns, place = "".join(f"{sql} AS f{n}, " for n, sql in enumerate(shown)), "place"
         columns += f"{key} AS place "
+        if ask.order == "stored":
+            # Sources of one call have one time. The engine sorts by the name of a column only.
+            columns += ", @rid AS rid "
+            order += f", rid{down}"
     text = f"SELECT {columns}FROM {chosen}{_where(conditions)}{order}{_limited(ask.limit)}"
 
     def items(rows: Sequence[Row]) -> list[Any]:

@@ -185,6 +185,11 @@ _BODY = re.compile(r"^(?:[\w ]+: )?HTTP (?P<status>\d{3}): (?P<body>\{.*)$", re.
 """The text of an ability that passes on an HTTP response."""
 _QUOTES = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`|\[[^\]]*\]|\{[^}]*\}|\([^)]*\)")
 """Parts of a message that may repeat what was sent or stored."""
+_STATEMENT = re.compile(
+    r"\b(SELECT|INSERT|UPDATE|DELETE|CREATE|ALTER|DROP|LET|RETURN|MATCH|TRAVERSE|BEGIN|COMMIT"
+    r"|FOREACH|FROM|WHERE|ORDER BY|CONTENT|UPSERT)\b.*"
+)
+"""A statement that a message repeats; the engine writes its own words in small letters."""
 _OPEN_QUOTE = re.compile(r"['\"`\[{(].*$")
 """A part that is not closed, such as in a message that was cut."""
 
@@ -224,12 +229,12 @@ def refusal(
 def said(text: str, params: Mapping[str, Any], *, whole: bool = False) -> str:
     """Return the words of a database on one line, without what they may repeat.
 
-    Credentials, paths, the texts of the parameters and, unless the ``whole`` is wanted, what stands
-    in quotes or brackets are replaced by ``...``.
+    Credentials, paths, the texts of the parameters and, unless the ``whole`` is wanted, statements
+    and what stands in quotes or brackets are replaced by ``...``.
     """
     line = _message(text).partition("\n")[0]
     if not whole:
-        line = _OPEN_QUOTE.sub("...", _QUOTES.sub("...", line))
+        line = _STATEMENT.sub("...", _OPEN_QUOTE.sub("...", _QUOTES.sub("...", line)))
     words = words_of(line, {"input": list(texts_in(params))})
     return words if len(words) <= _QUOTED else f"{words[: _QUOTED - 3]}..."
 
