@@ -148,6 +148,16 @@ async def test_rows_stay_rows() -> None:
             "conflict",
         ),
         ("LockTimeoutException: Timeout on locking", "conflict"),
+        (
+            'HTTP 503: {"error":"Cannot execute","detail":"Concurrent modification on page",'
+            '"exception":"com.arcadedb.exception.ConcurrentModificationException"}',
+            "conflict",
+        ),
+        (
+            'HTTP 500: {"error":"Internal error","detail":"Database \'d\' is not available",'
+            '"exception":"com.arcadedb.exception.DatabaseOperationException"}',
+            "missing_database",
+        ),
         ("CommandSQLParsingException: SQL syntax error at line 1", "other"),
         ("IllegalArgumentException: Query vector dimension 3 does not match", "other"),
         ("no answer within 30 s: the statement was stopped", "timeout"),

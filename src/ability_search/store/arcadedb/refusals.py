@@ -87,7 +87,9 @@ _MEANINGS = (
         r"\bfetch failed\b|econnre(fused|set)|enotfound|ehostunreach|enetunreach|etimedout"
         r"|und_err|socket hang up|other side closed|\bno database server answers\b"
         r"|\bserver is not (accessible|ready)\b|\bcannot (connect|reach)\b|\bfailed to connect\b"
-        r"|connection (was |is )?(refused|reset|closed|lost)|\bHTTP 50[234]\b"
+        r"|connection (was |is )?(refused|reset|closed|lost)"
+        # An engine answers 503 to what should be repeated, and then names its exception.
+        r"|\bHTTP 50[234]\b(?!.*exception)"
         r"|\bthe cluster has no leader\b|\bserver is (stopping|shutting down|offline)\b",
         "{who} does not reach its ArcadeDB server",
         "Start the server, or correct the address that the database ability connects to; then"
