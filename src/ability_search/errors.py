@@ -180,7 +180,7 @@ class StatementRefused(DatabaseUnavailable):
         reason: Classifies its message, see :mod:`ability_search.store.arcadedb.refusals`.
         detail: Its message. It is only logged and never sent to callers, because it may quote
             statements and what is stored.
-        problem: What a caller is told.
+        problem: The text for callers.
         hint: The remedy.
         retryable: Whether the same call may succeed later.
     """

@@ -40,7 +40,6 @@ from ability_search.search.stage import Ports, Stage
 from ability_search.store.arcadedb.client import BrokerScripts
 from ability_search.store.arcadedb.provider_pin import ProviderNames
 from ability_search.store.arcadedb.store import ArcadeStore
-from ability_search.store.index_doubts import IndexDoubts
 from ability_search.store.memory import MemoryStore
 from ability_search.store.port import Store
 from ability_search.store.registry import Registry
@@ -152,8 +151,6 @@ async def open_services(
     async def names(tool: str) -> Mapping[str, str]:
         return await connection.provider_names(tool, timeout=_LIST_SECONDS)
 
-    doubts = IndexDoubts()
-
     async with AsyncExitStack() as stack:
         invoke = metered_invoke(connection.invoke, meter)
         servers = ModelServers(settings, invoke, meter, providers)
@@ -161,7 +158,11 @@ async def open_services(
         reranker = await stack.enter_async_context(servers.reranker())
         chat = await stack.enter_async_context(servers.chat())
         if store is None:
-            store = open_store(settings, invoke, meter, providers=names, restarted=doubts.restarted)
+
+            def restarted() -> None:
+                services.ports.registry.doubts.restarted()
+
+            store = open_store(settings, invoke, meter, providers=names, restarted=restarted)
         clients = {"embedder": embedder, "reranker": reranker, "chat": chat}
         meter.watch(
             BREAKER_OPEN, lambda: {(n,): each.breaker.any_open for n, each in clients.items()}
@@ -174,15 +175,7 @@ async def open_services(
                 log.debug("event on %s not published: %s", channel, exc)
 
         services = build_services(
-            settings,
-            store,
-            embedder,
-            reranker,
-            chat,
-            base=base,
-            publish=publish,
-            meter=meter,
-            doubts=doubts,
+            settings, store, embedder, reranker, chat, base=base, publish=publish, meter=meter
         )
         meter.watch(JOBS_RUNNING, lambda: {(): len(services.reindexing.runs)})
         meter.watch(COLLECTIONS_KNOWN, lambda: {(): services.ports.registry.remembered})
@@ -244,13 +237,9 @@ def build_services(
     base: Path,
     publish: Publish | None = None,
     meter: Meter = UNMETERED,
-    doubts: IndexDoubts | None = None,
 ) -> Services:
-    """Build the services over a store and models.
-
-    ``publish`` sends events of background jobs; ``doubts`` are those of the store's indexes.
-    """
-    registry = Registry(store, doubts)
+    """Build the services over a store and models; ``publish`` sends events of background jobs."""
+    registry = Registry(store)
     turns = ComputeTurns()
     statistics_cache = StatisticsCache(store)
     counter = token_counter(settings)

@@ -351,7 +351,7 @@ async def test_other_answers_become_clear_errors(answer: Answer, expected: str) 
     assert "secret-password" not in str(caught.value)
 
 
-OLD = {"result": [], "version": "26.2.1 (build 02cf4731/1771257991354/main)"}
+OLD: dict[str, object] = {"result": [], "version": "26.2.1 (build 02cf4731/1771257991354/main)"}
 
 
 async def test_nothing_is_created_on_a_server_that_is_too_old() -> None:

@@ -1,4 +1,4 @@
-"""Which keyword indexes may lack entries, after a restart of the database."""
+"""Doubts about keyword indexes, which may lack entries after a restart of the database."""
 
 from __future__ import annotations
 

@@ -49,15 +49,14 @@ _MOVES = 5
 class Registry:
     """The collections of one store, with the records that this worker has read so far.
 
-    Args:
-        store: The store.
+    Attributes:
         doubts: Which of their keyword indexes may be incomplete.
     """
 
-    def __init__(self, store: Store, doubts: IndexDoubts | None = None) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
         self._known: dict[str, Collection] = {}
-        self.doubts = doubts or IndexDoubts()
+        self.doubts = IndexDoubts()
 
     @property
     def remembered(self) -> int:

@@ -458,7 +458,9 @@ async def _check_search(checks: Checks, client: ToolClient) -> None:
         return
     unfit: dict[str, list[str]] = {}
     for each in collections:
-        for warning in each.get("warnings") or ():
+        degraded = each.get("degraded")
+        reasons = [degraded["reason"]] if degraded else []
+        for warning in [*(each.get("warnings") or ()), *reasons]:
             unfit.setdefault(warning, []).append(each["name"])
     for warning, names in unfit.items():
         checks.add("search", "warn", f"{', '.join(names)}: {warning}")

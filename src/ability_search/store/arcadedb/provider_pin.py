@@ -1,4 +1,4 @@
-"""Which of the agents that offer a database get the statements of a worker."""
+"""The choice of the agents that get the statements of a worker."""
 
 from __future__ import annotations
 

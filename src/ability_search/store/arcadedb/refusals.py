@@ -1,4 +1,4 @@
-"""What the refusals of a database mean: the one place that decides by the text of a message.
+"""Meanings of the refusals of a database: the one place that decides by the text of a message.
 
 A database ability returns the words of its engine or server, with no code. The words of several
 abilities are known: ours, and those of the field's TypeScript ability, which passes on the body of
@@ -36,12 +36,12 @@ _QUOTED = 200
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """What a refusal means to a caller.
+    """The meaning of a kind of refusal to a caller.
 
     Attributes:
         reason: Its name.
         pattern: Expression that matches the text of such a refusal.
-        problem: What a caller is told; ``{who}`` stands for the database ability.
+        problem: The text for callers; ``{who}`` stands for the database ability.
         hint: The remedy.
         retryable: Whether the same call may succeed later.
         quoted: Whether the words of the database are added. They may not be where they quote keys,
@@ -191,7 +191,7 @@ _STATEMENT = re.compile(
     r"\b(SELECT|INSERT|UPDATE|DELETE|CREATE|ALTER|DROP|LET|RETURN|MATCH|TRAVERSE|BEGIN|COMMIT"
     r"|FOREACH|FROM|WHERE|ORDER BY|CONTENT|UPSERT)\b.*"
 )
-"""A statement that a message repeats; the engine writes its own words in small letters."""
+"""A statement that a message repeats; the engine's own words are in lower case."""
 _OPEN_QUOTE = re.compile(r"['\"`\[{(].*$")
 """A part that is not closed, such as in a message that was cut."""
 
