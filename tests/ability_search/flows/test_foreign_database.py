@@ -18,8 +18,9 @@ from tests.foreign_database import NAME, foreign_database
 from ability_search.client.tool_client import Target
 from ability_search.config.loader import load_settings
 from ability_search.extensions.localstack.health_checks import Check, Checks, check_network
+from ability_search.store.arcadedb.client import BrokerScripts
 from ability_search.worker import open_worker
-from kadi_client import Connection, ToolError
+from kadi_client import CallTimeout, Connection, ToolError
 from kadi_localnet.broker import Broker, serve_broker
 from kadi_localnet.database.remote_server import HttpDatabases
 from kadi_localnet.database.tools import database_tools
@@ -322,3 +323,33 @@ async def test_an_engine_that_is_too_old_is_refused_before_anything_is_created(
         if others:
             assert check.state == "fail"
             assert check.text == answer["error"]
+
+
+async def test_a_broker_that_keeps_calls_of_absent_agents_is_not_waited_for_twice(
+    bench: Bench, tmp_path: Path
+) -> None:
+    """The client looks at the list of agents after a call without an answer."""
+    with database_server(tmp_path / "server") as (server, _):
+        async with AsyncExitStack() as stack:
+            silent = await stack.enter_async_context(AsyncExitStack())
+            await silent.enter_async_context(foreign_database(bench.broker.url, server))
+            pinned: list[str | None] = []
+
+            async def invoke(tool: str, tool_input: Any, **options: Any) -> Any:
+                target = options["target_agent"]
+                listed = await bench.client.providers(tool)
+                pinned.append(target)
+                if target is not None and target not in listed:
+                    raise CallTimeout(tool, 0.1)
+                return await bench.client.invoke(tool, tool_input, **options)
+
+            scripts = BrokerScripts(
+                invoke, database="d", timeout=SOON, providers=bench.client.provider_names
+            )
+            await scripts.write("CREATE DOCUMENT TYPE T IF NOT EXISTS", {})
+            assert await scripts.read("SELECT count(*) AS n FROM T", {}) == [{"n": 0}]
+            await silent.aclose()
+            await stack.enter_async_context(foreign_database(bench.broker.url, server))
+            pinned.clear()
+            assert await scripts.read("SELECT count(*) AS n FROM T", {}) == [{"n": 0}]
+            assert len({*pinned}) == 2, "the one that left was called once, then its successor"
