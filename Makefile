@@ -61,7 +61,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export ORT_DISABLE_TELEMETRY := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up test test-all tests lint docs site contract inspector cluster bench quality chaos lock clean
+.PHONY: help demo up test test-all tests lint docs site contract inspector cluster old-engine bench quality chaos lock clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -104,6 +104,9 @@ inspector: $(VENV)/.run $(VENV)/.inspector ## hold the MCP servers against the p
 
 cluster: $(VENV)/.dev $(VENV)/.cluster ## kill the leader of a cluster of three database servers
 	@$(BIN)/python -m pytest --quiet -m long tests/cluster
+
+old-engine: $(VENV)/.dev $(VENV)/.old-engine ## refuse a database server that is too old
+	@$(BIN)/python -m pytest --quiet -m process -k too_old tests/ability_search/flows/test_foreign_database.py
 
 bench: $(VENV)/.dev ## measure latency, throughput and ranking quality
 	@$(BIN)/python -m benchmarks
@@ -164,6 +167,11 @@ $(VENV)/.contract: Makefile
 $(VENV)/.cluster: Makefile
 	@echo "==> three database servers (180 MB on disk, once)"
 	@$(PIP) install --no-deps --target $(VENV)/cluster 'arcadedb-embedded==26.3.2'
+	@touch $@
+
+$(VENV)/.old-engine: Makefile
+	@echo "==> a database server that is too old (180 MB on disk, once)"
+	@$(PIP) install --no-deps --target $(VENV)/old-engine 'arcadedb-embedded==26.2.1'
 	@touch $@
 
 $(VENV)/.lock: Makefile | $(VENV)/.run

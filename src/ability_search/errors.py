@@ -13,6 +13,8 @@
     ├── ChatUnavailable         (a warning in the answer, never on the wire)
     ├── DatabaseUnavailable     database_unavailable    (retryable)
     │   ├── StatementRefused    the database refused a statement
+    │   ├── ServerUnreachable   the database ability does not reach its server
+    │   ├── EngineTooOld        the version of its engine is too old
     │   ├── EarlierLayout       it has an index of the earlier ability, to be migrated
     │   └── Unverified          its content differs from what was written
     ├── TooLarge                too_large
@@ -174,22 +176,47 @@ class Unverified(DatabaseUnavailable):
 class StatementRefused(DatabaseUnavailable):
     """The database refused a statement.
 
-    ``reason`` classifies its message: ``missing_database``, ``missing_type``, ``duplicate``,
-    ``conflict``, ``busy``, ``timeout``, ``disk_full`` or ``other``. The message itself is only
-    logged and never sent to callers, because it may quote statements.
+    Args:
+        reason: Classifies its message, see :mod:`ability_search.store.arcadedb.refusals`.
+        detail: Its message. It is only logged and never sent to callers, because it may quote
+            statements and what is stored.
+        problem: The text for callers.
+        hint: The remedy.
+        retryable: Whether the same call may succeed later.
     """
 
-    def __init__(self, reason: str, detail: str) -> None:
-        message, hint = "the database refused the operation", None
-        if reason == "disk_full":
-            message = "the disk of the database is full"
-            hint = (
-                "Free disk space on the machine of the database, or delete data; then call again."
-            )
-        super().__init__(message, hint=hint)
+    default_hint = "See the log of the database ability."
+
+    def __init__(
+        self,
+        reason: str,
+        detail: str,
+        *,
+        problem: str = "the database refused the operation",
+        hint: str | None = None,
+        retryable: bool = True,
+    ) -> None:
+        super().__init__(problem, hint=hint)
         self.reason = reason
         self.detail = detail
-        """The message of the database."""
+        self.retryable = retryable
+
+
+class ServerUnreachable(DatabaseUnavailable):
+    """The database ability answers, but does not reach the ArcadeDB server behind it.
+
+    Whether a write took effect is unknown, as with any answer that is missing.
+    """
+
+
+class EngineTooOld(DatabaseUnavailable):
+    """The engine of a database is older than what this ability can use."""
+
+    retryable = False
+    default_hint = (
+        "Upgrade the ArcadeDB server, or let another database ability serve the network, such as"
+        " that of `ability-search up`. Nothing was created."
+    )
 
 
 class GenerationGone(DatabaseUnavailable):

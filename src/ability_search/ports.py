@@ -95,9 +95,3 @@ Agents = Callable[[str], Awaitable[Sequence[Agent]]]
 
 Raises :class:`~kadi_client.errors.KadiError` if the broker does not list its tools.
 """
-
-Providers = Callable[[str], Awaitable[frozenset[str]]]
-"""Returns the ids of the agents that offer a tool; empty if there are none, or none is known.
-
-Raises :class:`~kadi_client.errors.KadiError` if the broker does not list its tools.
-"""

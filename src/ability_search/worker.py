@@ -7,7 +7,7 @@ import logging
 import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -30,7 +30,7 @@ from ability_search.network import worker_brokers
 from ability_search.ops.metrics.call_metrics import metered_tools
 from ability_search.ops.metrics.meter import UNMETERED, Meter
 from ability_search.ops.metrics.metric_table import BREAKER_OPEN, COLLECTIONS_KNOWN, JOBS_RUNNING
-from ability_search.ports import Chat, Embedder, Invoke, Providers, RerankerPort
+from ability_search.ports import Agents, Chat, Embedder, Invoke, RerankerPort
 from ability_search.providers.chat import PacedChat
 from ability_search.providers.model_servers import ModelServers, metered_invoke
 from ability_search.search.limits import SCORE_FLOOR, SIGNAL_FLOOR, SOURCE_LIMIT
@@ -61,6 +61,8 @@ _LIST_SECONDS = 2.0
 
 _SELF_REPAIR = 600.0
 """Seconds between two checks for terms missing from the keyword index."""
+_POSTPONED = 1.0
+"""Seconds after which a check that is due is tried again."""
 LOGGED: Observe = partial(noted, level=logging.INFO)
 """Logs each tool call at info; the outgoing calls it makes are logged at debug, as there are
 several per call."""
@@ -126,7 +128,7 @@ async def open_tools(
 
         async with (
             repeating("abandoned jobs", resume_jobs, every=settings.jobs.lease / 2),
-            repeating("lost terms", services.self_repair.check, every=_SELF_REPAIR),
+            checked(services, every=_SELF_REPAIR),
         ):
             yield connection, metered_tools(served_tools(services), meter)
 
@@ -145,9 +147,6 @@ async def open_services(
     Arguments and errors as for :func:`open_worker`.
     """
 
-    async def providers(tool: str) -> frozenset[str]:
-        return await connection.providers(tool, timeout=_LIST_SECONDS)
-
     async def agents(tool: str) -> list[Agent]:
         return await connection.agents(tool, timeout=_LIST_SECONDS)
 
@@ -158,7 +157,11 @@ async def open_services(
         reranker = await stack.enter_async_context(servers.reranker())
         chat = await stack.enter_async_context(servers.chat())
         if store is None:
-            store = open_store(settings, invoke, meter, providers=providers)
+
+            def restarted() -> None:
+                services.ports.registry.doubts.restarted()
+
+            store = open_store(settings, invoke, meter, agents=agents, restarted=restarted)
         clients = {"embedder": embedder, "reranker": reranker, "chat": chat}
         meter.watch(
             BREAKER_OPEN, lambda: {(n,): each.breaker.any_open for n, each in clients.items()}
@@ -191,9 +194,17 @@ def in_memory(settings: Settings) -> Settings:
 
 
 def open_store(
-    settings: Settings, invoke: Invoke, meter: Meter = UNMETERED, *, providers: Providers
+    settings: Settings,
+    invoke: Invoke,
+    meter: Meter = UNMETERED,
+    *,
+    agents: Agents,
+    restarted: Callable[[], None],
 ) -> Store:
-    """Return the store chosen by the settings: the database on the network, or memory."""
+    """Return the store chosen by the settings: the database on the network, or memory.
+
+    ``restarted`` is called when the database was restarted.
+    """
     if settings.database.memory:
         return MemoryStore(_now, scan_below=settings.ranking.scan_below)
     database = BrokerScripts(
@@ -201,8 +212,9 @@ def open_store(
         database=settings.database.name,
         timeout=settings.database.timeout,
         meter=meter,
-        providers=providers,
+        agents=agents,
         patience=settings.database.patience,
+        restarted=restarted,
     )
     return ArcadeStore(
         database,
@@ -275,15 +287,32 @@ async def _unheard(_channel: str, _data: dict[str, Any]) -> None:
 
 
 @asynccontextmanager
+async def checked(services: Services, *, every: float) -> AsyncIterator[None]:
+    """Check the keyword indexes while the block runs: at once, after each restart, and regularly.
+
+    Until the check after a restart is done, answers say so.
+    """
+    doubts = services.ports.registry.doubts
+    doubts.checking = True
+    async with repeating("lost terms", services.self_repair.check, every=every, wake=doubts.raised):
+        yield
+
+
+@asynccontextmanager
 async def repeating(
-    name: str, check: Callable[[], Awaitable[None]], *, every: float
+    name: str,
+    check: Callable[[], Awaitable[None]],
+    *,
+    every: float,
+    wake: asyncio.Event | None = None,
 ) -> AsyncIterator[None]:
     """Call ``check`` periodically while the block runs: at once, then about ``every`` seconds.
 
     The pauses vary randomly, so that workers that started together drift apart. ``name`` names
-    the task in the log. Each run has its own call id and span.
+    the task in the log. Each run has its own call id and span. An event, which ``check`` clears,
+    ends a pause; after a failure that sets it again a short one follows.
     """
-    task = asyncio.create_task(_repeat(name, check, every), name=name)
+    task = asyncio.create_task(_repeat(name, check, every, wake or asyncio.Event()), name=name)
     try:
         yield
     finally:
@@ -291,17 +320,26 @@ async def repeating(
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def _repeat(name: str, check: Callable[[], Awaitable[None]], every: float) -> None:
+async def _repeat(
+    name: str, check: Callable[[], Awaitable[None]], every: float, wake: asyncio.Event
+) -> None:
     while True:
+        postponed = False
         with handling({}):
             try:
                 with span(name):
                     await check()
             except SearchError as exc:
                 log.debug("%s postponed: %s", name, exc)
+                postponed = True
             except Exception:
                 log.exception("%s failed", name)
-        await asyncio.sleep(every * random.uniform(0.75, 1.25))
+        if postponed and wake.is_set():
+            await asyncio.sleep(_POSTPONED)
+            continue
+        with suppress(TimeoutError):
+            async with asyncio.timeout(every * random.uniform(0.75, 1.25)):
+                await wake.wait()
 
 
 def _busy(tool: str) -> Mapping[str, Any]:

@@ -127,7 +127,8 @@ async def cluster(directory: Path) -> AsyncIterator[list[Node]]:
 async def test_nothing_acknowledged_is_lost_when_the_leader_is_killed(tmp_path: Path) -> None:
     async with cluster(tmp_path) as nodes:
         first = await leader(nodes, timeout=120)
-        backend = HttpDatabases([each.url for each in nodes], user="root", password=PASSWORD)
+        urls = [each.url for each in nodes]
+        backend = HttpDatabases(urls, user="root", password=PASSWORD, oldest=(26, 3))
         await create(backend, "d")
         await backend.write("d", [Statement("CREATE DOCUMENT TYPE T")], timeout=30)
         acknowledged: list[int] = []

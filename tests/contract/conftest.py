@@ -41,7 +41,7 @@ async def arcadedb(
             Connection(broker.url, name="database", role="ability", tools=database_tools(engine))
         )
         client = await stack.enter_async_context(Connection(broker.url, name="worker"))
-        offered: dict[str, Any] = {"providers": client.providers} if indexes else {}
+        offered: dict[str, Any] = {"agents": client.agents} if indexes else {}
         yield ArcadeStore(scripts(client.invoke, database="contract", timeout=TIMEOUT, **offered))
 
 

@@ -298,7 +298,18 @@ async def test_sources_are_in_the_order_of_code_points(store: Store) -> None:
     assert [item["source"] for item in down] == NAMES[::-1]
 
 
-async def test_chunks_are_in_the_order_of_their_ids_keys_or_storage(store: Store) -> None:
+async def test_sources_are_in_the_order_in_which_they_were_stored(store: Store) -> None:
+    stored = await filled(store, *map(chunk, "mzak"))
+    for at, source in ((3000, "z"), (2000, "m")):
+        written = await store.replace(stored, replacement(chunk(source), indexed_at=at))
+        assert written is not None
+        stored = written.collection
+    newest = {"order": "stored", "descending": True}
+    assert await names(store, Sources(), stored, limit=2, **newest) == ["z", "m"]
+    assert (await names(store, Sources(), stored, **newest))[:2] == ["z", "m"]
+
+
+async def test_chunks_are_in_the_order_of_their_ids_or_keys(store: Store) -> None:
     keys = {"m": "5", "z": "1", "a": "9", "k": "3"}
     stored = await filled(
         store,
@@ -315,8 +326,6 @@ async def test_chunks_are_in_the_order_of_their_ids_keys_or_storage(store: Store
     assert await sources(limit=2) == ["a", "k", "m", "none", "z"]
     assert await sources(order="vector_key", limit=2) == ["z", "k", "m", "a"]
     assert await sources(order="vector_key", after="4") == ["m", "a"]
-    assert await sources(order="stored", limit=3) == ["m", "z", "a"]
-    assert await sources(order="stored", limit=2, descending=True) == ["none", "k"]
 
 
 @pytest.mark.slow

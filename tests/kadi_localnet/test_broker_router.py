@@ -1033,6 +1033,7 @@ def test_a_call_waits_for_the_agent_that_it_names_unless_others_offer_the_tool()
     assert read(other) == []
     error = f"no provider of agent {agent!r} for tool 'echo' on the networks searched: global"
     assert only(caller) == ending(waiting, error=error)
+    assert (desk.stat("calls_provider_lost"), desk.stat("outstanding_calls")) == (1, 0)
     desk.call(caller)
     assert len(read(other)) == 1
     for named in (agent, "0" * 16):

@@ -8,6 +8,7 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
@@ -151,7 +152,7 @@ def member(
 
 @asynccontextmanager
 async def cluster(
-    leader: list[int], *, headers: dict[str, str], **options: bool
+    leader: list[int], *, headers: dict[str, str], **options: Any
 ) -> AsyncIterator[tuple[list[Server], HttpDatabases]]:
     servers: list[Server] = []
     async with AsyncExitStack() as stack:
@@ -348,3 +349,24 @@ async def test_other_answers_become_clear_errors(answer: Answer, expected: str) 
         with pytest.raises(DatabaseError, match=expected) as caught:
             await backend.read("d", SELECT, timeout=5)
     assert "secret-password" not in str(caught.value)
+
+
+OLD: dict[str, object] = {"result": [], "version": "26.2.1 (build 02cf4731/1771257991354/main)"}
+
+
+async def test_nothing_is_created_on_a_server_that_is_too_old() -> None:
+    async with serving(lambda _path: (200, OLD, {})) as server, client(server.url) as backend:
+        expected = f"ArcadeDB 26.2.1 found at {server.url}, 26.10.2 or later is needed"
+        for refused in (backend.create("d", timeout=5), backend.check_engine()):
+            with pytest.raises(DatabaseError) as error:
+                await refused
+            assert str(error.value) == expected
+    assert set(server.paths) == {"/api/v1/databases"}
+
+
+async def test_a_server_that_does_not_answer_yet_is_not_checked(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with client(nobody()) as backend:
+        await backend.check_engine()
+    assert "version of the database server is not known yet" in caplog.text

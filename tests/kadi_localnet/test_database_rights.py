@@ -18,7 +18,7 @@ from ability_search.store.arcadedb.database_schema import (
     schema,
 )
 from ability_search.store.records import Replacement, SourceLink
-from kadi_localnet.database.backend import DatabaseError, Statement
+from kadi_localnet.database.backend import RUN, DatabaseError, Statement
 from kadi_localnet.database.remote_server import HttpDatabases
 
 pytestmark = pytest.mark.engine
@@ -69,6 +69,7 @@ async def test_the_documented_rights_are_enough_for_a_worker_and_no_more(
         parts,
     ):
         await run(script, "sqlscript")
+    await run(f"SET GLOBAL {RUN} = 'a word'")
     await run("INSERT INTO `Chunk_x` SET chunkId = 'a'")
     await run("UPDATE `Chunk_x` SET source = 'b'")
     await run("DELETE FROM `Chunk_x`")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 
 from ability_search.collection import Collection
 from ability_search.documents import SparseVector
@@ -24,7 +25,10 @@ _NEAR = 0.001
 """Tolerance by which the best score may fall below a chunk's score with itself."""
 
 _NEWEST = 2
-"""Number of checked chunks that were stored last."""
+"""Number of sources that were stored last of which chunks are checked. The chunks with the last
+record ids may be older ones: an engine gives those of deleted records again."""
+_OF_NEWEST = 4
+"""Maximum number of their checked chunks."""
 _OTHERS = 2
 """Number of other checked chunks, chosen at random."""
 
@@ -76,21 +80,25 @@ async def sampled(store: Store, collection: Collection, size: int) -> list[Weigh
 
 
 async def not_found(
-    store: Store, collection: Collection, chunks: Sequence[WeightedChunk]
+    store: Store,
+    collection: Collection,
+    chunks: Sequence[WeightedChunk],
+    *,
+    kinds: bool = False,
 ) -> list[str]:
     """Return which of the chunks are not found by their own terms, or by their vectors if given.
 
-    An equal chunk counts, too.
+    An equal chunk counts, too. Those of ``kinds`` have indexes of their own.
     """
     searches: list[Search] = []
     expected: list[tuple[str, float]] = []
     for number, chunk in enumerate(chunks):
         if chunk.embedding is not None:
-            searches.append(Search(f"semantic{number}", chunk.embedding, _NEIGHBOURS))
+            searches.append(Search(f"semantic{number}", chunk.embedding, _NEIGHBOURS, kinds=kinds))
             expected.append((f"chunk {chunk.chunk_id} is not found by semantic search", 1.0))
         if chunk.terms:
             own = SparseVector(chunk.terms, chunk.weights)
-            searches.append(Search(f"keyword{number}", own, _NEIGHBOURS))
+            searches.append(Search(f"keyword{number}", own, _NEIGHBOURS, kinds=kinds))
             score = sum(weight * weight for weight in chunk.weights)
             expected.append((f"chunk {chunk.chunk_id} is not found by keyword search", score))
     rows = (await store.search(collection, searches, Columns())).rows if searches else {}
@@ -119,6 +127,7 @@ class SelfRepair:
     ) -> None:
         self._store = ports.store
         self._registry = ports.registry
+        self._doubts = ports.registry.doubts
         self._start = start
         self._repaired: set[str] = set()
         """Generations for which a reindex was started; it is started once only."""
@@ -129,21 +138,49 @@ class SelfRepair:
         Raises:
             DatabaseUnavailable: if the check must be postponed.
         """
-        for collection in await self._registry.all():
-            if not collection.chunks or collection.type in self._repaired:
-                continue
-            # Checked twice, because a chunk may be replaced during the first check.
-            if await self._lost(collection) and await self._lost(collection):
-                await self._repair(collection)
+        self._doubts.raised.clear()
+        try:
+            collections = await self._registry.all()
+            restarts = self._doubts.restarts
+            for collection in collections:
+                await self._check_one(collection)
+        except SearchError:
+            if self._doubts.pending:
+                self._doubts.raised.set()
+            raise
+        self._doubts.settle({each.type for each in collections}, restarts=restarts)
+
+    async def _check_one(self, collection: Collection) -> None:
+        """Note whether the keyword index of a collection is complete; start a reindex if not."""
+        if collection.type in self._repaired:
+            return
+        # A restart during the check makes its outcome worthless.
+        restarts = self._doubts.restarts
+        # Checked twice, because a chunk may be replaced during the first check.
+        lost = await self._lost(collection) and await self._lost(collection)
+        if lost or restarts == self._doubts.restarts:
+            self._doubts.found(collection.type, complete=not lost)
+        if lost:
+            await self._repair(collection)
 
     async def _lost(self, collection: Collection) -> bool:
         """Return True if a stored chunk is not found by its terms."""
-        of, columns = Chunks(indexed=True), Columns(("chunk_id", "terms", "weights"))
-        newest = Read(of, collection, columns, _NEWEST, order="stored", descending=True)
+        return collection.chunks > 0 and (
+            await self._lost_in(collection, "")
+            or (collection.kind_chunks > 0 and await self._lost_in(collection, KINDS_LAYER))
+        )
+
+    async def _lost_in(self, collection: Collection, layer: str) -> bool:
+        """Return True if a stored chunk of a layer, which has an index of its own, is not found."""
+        of, columns = Chunks(layer, indexed=True), Columns(("chunk_id", "terms", "weights"))
+        named = Columns(("source",))
+        last = Read(Sources(), collection, named, _NEWEST, order="stored", descending=True)
         others = Read(of, collection, columns, _OTHERS, "vector_key", after=secrets.token_hex(16))
-        pages = await read_together(self._store, newest, others)
-        chunks = [WeightedChunk(**row) for page in pages for row in page.items]
-        return bool(await not_found(self._store, collection, chunks))
+        sources, chosen = await read_together(self._store, last, others)
+        of_newest = replace(of, sources=[row["source"] for row in sources.items])
+        newest = await read_page(self._store, Read(of_newest, collection, columns, _OF_NEWEST))
+        chunks = [WeightedChunk(**row) for page in (newest, chosen) for row in page.items]
+        return bool(await not_found(self._store, collection, chunks, kinds=bool(layer)))
 
     async def _repair(self, collection: Collection) -> None:
         log.error(

@@ -11,7 +11,14 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
-from kadi_client.errors import CallTimeout, KadiError, NotConnected, RemoteError
+from kadi_client.errors import (
+    CallTimeout,
+    KadiError,
+    NoProvider,
+    NotConnected,
+    ProviderLost,
+    RemoteError,
+)
 
 Refusal = Literal["model", "texts", "key", "address", "absent", "passing", "lost", "failed"]
 """The reason of an error: the model name, the texts, the key, the path of the URL, that there is no
@@ -184,15 +191,30 @@ def _texts(request: Mapping[str, Any]) -> list[str]:
     return [text for each in lists for text in each if isinstance(text, str)]
 
 
-def no_answer(tool: str, exc: KadiError) -> str:
-    """Describe why a call of a tool on the network failed, without quoting the remote text."""
+def no_answer(
+    tool: str, exc: KadiError, request: Mapping[str, Any], *, who: str = "its provider"
+) -> str:
+    """Describe why a call of a tool on the network failed.
+
+    The words of the provider are quoted as by :func:`words_of`.
+
+    Args:
+        tool: Name of the tool.
+        exc: The failure of the call.
+        request: Input of the call, whose texts are not repeated.
+        who: Describes the agent that was called.
+    """
     match exc:
         case NotConnected():
             why = "the connection to the broker is lost"
         case CallTimeout():
-            why = f"no answer within {exc.timeout:.3g} s"
+            why = f"{who} gave no answer within {exc.timeout:.3g} s"
+        case NoProvider():
+            why = f"no agent on the networks of this worker offers it: {words_of(str(exc), {})}"
+        case ProviderLost():
+            why = f"{who} disconnected before it answered"
         case RemoteError():
-            why = "its provider is not available or failed"
+            why = f"{who} failed: {words_of(str(exc), request)!r}"
         case _:
-            why = "the broker refused the call"
+            why = f"the broker refused the call: {words_of(str(exc), request)!r}"
     return f"{tool} did not answer: {why}"

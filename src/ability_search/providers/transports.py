@@ -165,7 +165,7 @@ class OverBroker:
         except NoAgent as exc:
             raise self._unavailable(exc) from exc
         except KadiError as exc:
-            raise self.service.unavailable(no_answer(self.service.tool, exc)) from exc
+            raise self.service.unavailable(no_answer(self.service.tool, exc, request)) from exc
         if isinstance(answer, Objection):
             raise self.service.failure(answer, request)
         self._answered = True

@@ -67,7 +67,7 @@ class Degraded(Result):
 
     reason: str
     code: str
-    mode: str = Field(description="The mode used instead.")
+    mode: str = Field(description="The mode that was used.")
     collections: list[str] | None = Field(
         None, description="Of several collections, those searched so; the others are not affected."
     )

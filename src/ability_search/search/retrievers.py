@@ -18,6 +18,7 @@ from ability_search.search.query_vectors import moved_vector
 from ability_search.search.response import Degraded
 from ability_search.search.stage import Ports
 from ability_search.search.wants import COSINE, OWN, Product, SearchRequest, Vectors, Wants
+from ability_search.store.index_doubts import INDEX_DOUBTED, IndexDoubts
 from ability_search.store.records import Ahead, Row, Search, Searched
 from ability_search.text.analyzer import analyzer_for
 from ability_search.text.bm25 import QueryTerms, joined, query_terms, rarest_idf, terms_in_fields
@@ -168,6 +169,7 @@ async def retrieve(candidates: Candidates, ports: Ports) -> bool:
         if each.limit == request.depths[-1] and len(lists.get(each.name, ())) >= each.limit
     ]
     _report(candidates)
+    _report_doubts(candidates, ports.registry.doubts)
     return True
 
 
@@ -212,6 +214,18 @@ def _report(candidates: Candidates) -> None:
             candidates.degraded = Degraded(
                 reason=reason, code="database_unavailable", mode=_OTHER[name]
             )
+
+
+def _report_doubts(candidates: Candidates, doubts: IndexDoubts) -> None:
+    """Mark an answer with keyword results as degraded while their index may be incomplete."""
+    mode = candidates.query.asked.mode
+    reason = doubts.reason(candidates.collection.type)
+    if reason is None or mode == "semantic":
+        return
+    if candidates.degraded is None:
+        candidates.degraded = Degraded(reason=reason, code=INDEX_DOUBTED, mode=mode)
+    elif candidates.degraded.code != INDEX_DOUBTED:
+        candidates.warn(reason)
 
 
 def pooled(lists: Lists, collection: Collection, depths: Sequence[int]) -> list[Candidate]:

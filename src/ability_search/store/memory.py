@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Container, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any
 
 from ability_search.collection import Collection
@@ -215,7 +216,9 @@ def _page(generation: Generation, ask: Read) -> Page:
     """Return a page of chunks or sources."""
     found = chosen(generation, ask.of)
     key = vector_key if ask.order == "vector_key" else name_of
-    if ask.order != "stored":
+    if ask.order == "stored":
+        found = sorted(found, key=attrgetter("indexed_at"))
+    else:
         found = sorted(filter(key, found), key=key)
     if ask.descending:
         found.reverse()

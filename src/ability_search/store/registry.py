@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeVar
 
 from ability_search.collection import Collection, checked_name, public_name
 from ability_search.errors import DatabaseUnavailable, GenerationGone, NotFound, StatementRefused
+from ability_search.store.index_doubts import IndexDoubts
 from ability_search.store.pages import read_all
 from ability_search.store.port import Store
 from ability_search.store.stored_collections import (
@@ -46,11 +47,16 @@ _MOVES = 5
 
 
 class Registry:
-    """The collections of one store, with the records that this worker has read so far."""
+    """The collections of one store, with the records that this worker has read so far.
+
+    Attributes:
+        doubts: Which of their keyword indexes may be incomplete.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._known: dict[str, Collection] = {}
+        self.doubts = IndexDoubts()
 
     @property
     def remembered(self) -> int:

@@ -116,8 +116,8 @@ class Read:
     """Maximum number of items. Where they do not fit into a message, a page has fewer."""
     order: Literal["id", "vector_key", "stored", "updated_at"] = "id"
     """Without a vector key, chunks are not in its order; of chunks with one key, all but the first
-    may be left out after the end of a page. In the order in which they were stored, chunks have one
-    page; so have links, which are in order of weight, descending, source, target and kind, and
+    may be left out after the end of a page. In the order in which they were stored, sources have
+    one page; so have links, which are in order of weight, descending, source, target and kind, and
     records in the order of their changes."""
     descending: bool = False
     after: str | Key | None = None

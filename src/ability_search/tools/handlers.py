@@ -171,8 +171,11 @@ class _Table:
         self, _value: inputs.CollectionsInput, _call: RunningCall
     ) -> results.CollectionsResult:
         """search-collections."""
-        found = await self._services.ports.registry.all()
-        return results.CollectionsResult(collections=[responses.summary(item) for item in found])
+        registry = self._services.ports.registry
+        found = await registry.all()
+        return results.CollectionsResult(
+            collections=[responses.summary(item, registry.doubts) for item in found]
+        )
 
     async def collection_info(
         self, value: inputs.CollectionInfoInput, _call: RunningCall
@@ -187,6 +190,7 @@ class _Table:
         return responses.collection_info(
             replace(page, sources=tuple(filter(self._services.may_read, page.sources))),
             list(map(job_of, jobs.items)),
+            ports.registry.doubts,
             scan_below=ports.settings.ranking.scan_below,
         )
 

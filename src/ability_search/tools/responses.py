@@ -10,6 +10,7 @@ from ability_search.documents import instant
 from ability_search.index.file_indexing import FileReport
 from ability_search.index.index_calls import IndexReport
 from ability_search.index.stored_sources import SourcePage
+from ability_search.store.index_doubts import INDEX_DOUBTED, IndexDoubts
 from ability_search.store.records import HISTORY, Job
 from ability_search.text.model_traits import language_warnings
 from ability_search.tools import results
@@ -78,18 +79,19 @@ def ordered_result(job: Job, state: Literal["running", "cancelled"]) -> results.
     )
 
 
-def summary(collection: Collection) -> results.CollectionSummary:
+def summary(collection: Collection, doubts: IndexDoubts) -> results.CollectionSummary:
     """Return a collection's entry in the list of search-collections."""
     return results.CollectionSummary(
         name=collection.name,
         sources=collection.sources,
         warnings=language_warnings(collection.model, collection.content_language) or None,
+        degraded=_degraded(collection, doubts),
         **_statistics(collection),
     )
 
 
 def collection_info(
-    page: SourcePage, jobs: Sequence[Job], *, scan_below: int
+    page: SourcePage, jobs: Sequence[Job], doubts: IndexDoubts, *, scan_below: int
 ) -> results.CollectionInfoResult:
     """Return the result of search-collection-info; ``scan_below`` as for the search."""
     collection = page.collection
@@ -111,7 +113,14 @@ def collection_info(
         created_at=instant(collection.created_at),
         jobs=[_job(job) for job in jobs],
         warnings=language_warnings(collection.model, collection.content_language) or None,
+        degraded=_degraded(collection, doubts),
     )
+
+
+def _degraded(collection: Collection, doubts: IndexDoubts) -> results.IndexDegraded | None:
+    """Return why keyword search may miss chunks of a collection; ``None`` if it does not."""
+    reason = doubts.reason(collection.type)
+    return None if reason is None else results.IndexDegraded(reason=reason, code=INDEX_DOUBTED)
 
 
 def _statistics(collection: Collection) -> dict[str, Any]:

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
-from pydantic import Field
+from pydantic import (
+    Field,
+    GetJsonSchemaHandler,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+)
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from ability_search.wire import Result
 
@@ -93,7 +100,27 @@ class DeleteResult(Result):
 
     deleted: int = Field(description="Chunks deleted.")
     collection: str
-    source: str | None = Field(None, description="Set if one source was deleted.")
+    source: str | None = Field(None, description="The source, if one was named; else null.")
+
+    @model_serializer(mode="wrap")
+    def _with_source(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Serialize the source even if it is null, as callers of the predecessor read it."""
+        return {**serialize(self), "source": self.source}
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """Return the schema of the fields; that of the serializer alone is any object."""
+        fields = {name: part for name, part in schema.items() if name != "serialization"}
+        return handler(cast("CoreSchema", fields))
+
+
+class IndexDegraded(Result):
+    """Why keyword search may miss chunks of a collection at present."""
+
+    reason: str
+    code: str
 
 
 class CollectionSummary(Result):
@@ -110,6 +137,9 @@ class CollectionSummary(Result):
     updated_at: str
     warnings: list[str] | None = Field(
         None, description="Set if the model does not fit the language of the texts."
+    )
+    degraded: IndexDegraded | None = Field(
+        None, description="Set while keyword search may miss chunks."
     )
 
 
@@ -195,4 +225,7 @@ class CollectionInfoResult(Result):
     jobs: list[JobStatus] = Field([], description="The last job of each kind.")
     warnings: list[str] | None = Field(
         None, description="Set if the model does not fit the language of the texts."
+    )
+    degraded: IndexDegraded | None = Field(
+        None, description="Set while keyword search may miss chunks."
     )

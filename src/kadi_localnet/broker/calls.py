@@ -233,7 +233,8 @@ class Calls:
     def resume(self, provider: Provider) -> None:
         """Forward to a provider the calls that wait for its tools.
 
-        Those that name another agent end, as new ones would: their callers may prefer this one.
+        Those that name another agent, which has left, end: they would not have begun to wait with
+        this provider present, and their callers may prefer it.
         """
         for place in self.registry.absent:
             for call in list(place.serving.values()):

@@ -37,8 +37,18 @@ MAX_BYTES = 32 << 20
 DATETIME_FORMAT = "yyyy-MM-dd'T'HH:mm:ss"
 """Format of every database created here; the engine appends the fraction."""
 
+RUN = "databaseRun"
+"""Variable of a database, in its engine's memory only: a word of its own for each opening.
+
+Clients see by it that a database was restarted. After a kill an index may lack entries.
+"""
+
 LANGUAGES = ("sql", "sqlscript")
 """The languages of statements."""
+
+MINIMUM_VERSION = (26, 10, 2)
+"""Earlier engines have no registry of running queries, so a call cannot be stopped at its deadline.
+Those before 26.10.1 also cannot filter a sparse vector search by rows."""
 
 ATTEMPTS = 6
 """Number of attempts at a statement that conflicts with others."""
@@ -114,6 +124,9 @@ class Backend(ABC):
         self.counts = Counts()
         self.concurrency = concurrency
         self._indexes = IndexUse()
+
+    async def check_engine(self) -> None:  # noqa: B027 - the embedded engine checks when it starts
+        """Check that the engine is not too old, if that can be known at the start."""
 
     async def read(self, database: str, statement: Statement, *, timeout: float) -> Rows:
         """Run a read-only statement."""
@@ -277,3 +290,15 @@ def engine_error(kind: str, detail: str) -> DatabaseError:
     if _NO_SPACE in detail:
         return DatabaseError("the disk is full, nothing was written: free some space")
     return DatabaseError(f"{kind}: {detail}" if detail else kind)
+
+
+def is_too_old(version: str, oldest: Sequence[int] = MINIMUM_VERSION) -> bool:
+    """Return whether an engine is older than needed; ``version`` is what it says of itself."""
+    digits = version.split()[0].split("-")[0].split(".")[:3] if version.strip() else []
+    known = tuple(int(part) for part in digits if part.isdigit())
+    return bool(known) and known < tuple(oldest)
+
+
+def dotted(version: Sequence[int]) -> str:
+    """Return a version as it is written."""
+    return ".".join(map(str, version))

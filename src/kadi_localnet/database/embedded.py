@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,6 +29,7 @@ from kadi_localnet.database.backend import (
     DATETIME_FORMAT,
     MAX_BYTES,
     MAX_ROWS,
+    RUN,
     Backend,
     Conflict,
     DatabaseError,
@@ -398,7 +400,9 @@ class EmbeddedDatabases(Backend):
     def _keep(self, name: str, java: Any, *, warm_up: bool) -> _Open:
         confine(name, java)
         writer = ResultWriter(java, max_bytes=self._max_bytes, threads=self.concurrency)
-        searcher = IndexSearcher(java, max_bytes=self._max_bytes)
+        run = secrets.token_hex(8)
+        java.setGlobalVariable(RUN, run)
+        searcher = IndexSearcher(java, max_bytes=self._max_bytes, run=run)
         opened = self._running_engine().open[name] = _Open(java, writer, searcher)
         if warm_up:
             warmer = threading.Thread(target=self._warm, args=(name, java), daemon=True)

@@ -54,10 +54,12 @@ class IndexSearcher:
     Args:
         database: The database.
         max_bytes: Maximum size of the columns of an answer as JSON.
+        run: Word of this opening of the database, see :data:`.backend.RUN`.
     """
 
-    def __init__(self, database: Any, *, max_bytes: int) -> None:
+    def __init__(self, database: Any, *, max_bytes: int, run: str) -> None:
         self._database = database
+        self._run = run
         self._max_bytes = max_bytes
         self._java = _java()
         self._scored = self._java.scored_in(database)
@@ -71,6 +73,7 @@ class IndexSearcher:
 
         Returns:
             ``before`` and ``after``, the rows of each lookup; ``now``, in epoch milliseconds;
+            ``run``, the word of this opening of the database;
             ``rids``, the records in any list; ``rows``, their columns; ``lists``, by search and
             limit the places of its records among these, best first; ``scores`` of all by the name
             of what they were compared with, a base64 block of float32 with NaN where there is none;
@@ -98,6 +101,7 @@ class IndexSearcher:
         wider = self._java.listed([records.get(place) for place in first])
         return {
             "now": time.time_ns() // 1_000_000,
+            "run": self._run,
             "before": before,
             "rids": rids,
             "rows": rows,

@@ -16,15 +16,16 @@ import jpype
 from arcadedb_embedded.exceptions import ArcadeDBError
 from arcadedb_embedded.jvm import start_jvm
 
-from kadi_localnet.database.backend import DatabaseError
+from kadi_localnet.database.backend import (
+    MINIMUM_VERSION,
+    DatabaseError,
+    dotted,
+    is_too_old,
+)
 
 _REGEX_MILLISECONDS = 30_000
 """Time for all regular expressions of a statement, as for the statement itself by default; that of
 the engine, 1 s, is too short for filters of many patterns over a large collection."""
-MINIMUM_VERSION = (26, 10, 2)
-"""Earlier engines have no registry of running queries, so a call cannot be stopped at its deadline.
-Those before 26.10.1 also cannot filter a sparse vector search by rows."""
-
 MIB = 1024 * 1024
 _SMALLEST_HEAP = 256
 _LARGEST_HEAP = 2048
@@ -231,10 +232,8 @@ def check_version(version: str) -> None:
     Raises:
         DatabaseError: naming both versions and the remedy.
     """
-    digits = version.split("-")[0].split(".")[:3]
-    known = tuple(int(part) for part in digits if part.isdigit())
-    if known < MINIMUM_VERSION:
-        needed = ".".join(map(str, MINIMUM_VERSION))
+    if is_too_old(version):
+        needed = dotted(MINIMUM_VERSION)
         raise DatabaseError(
             f"ArcadeDB {version} is too old, {needed} is needed:"
             f" pip install 'arcadedb-embedded>={needed}'"

@@ -58,6 +58,7 @@ class _Answer(msgspec.Struct):
     detail: str = ""
     exception: str = ""
     ha: _Nodes = _Nodes()
+    version: str = ""
 
 
 _read_answer = msgspec.json.Decoder(_Answer).decode
@@ -151,6 +152,7 @@ class HttpDatabases(backend.Backend):
         spread_reads: spread reads over all servers. Each waits for what was committed before the
             read (``LINEARIZABLE``). Servers that do not replicate by Raft cannot, so the leader
             alone answers.
+        oldest: oldest release of the servers on which a database may be created.
     """
 
     container = "server"
@@ -166,12 +168,14 @@ class HttpDatabases(backend.Backend):
         max_rows: int = backend.MAX_ROWS,
         max_bytes: int = backend.MAX_BYTES,
         spread_reads: bool = False,
+        oldest: Sequence[int] = backend.MINIMUM_VERSION,
     ) -> None:
         super().__init__(concurrency=CONNECTIONS)
         self._servers = _Servers(urls)
         self._asking = asyncio.Lock()
         self._max_rows = max_rows
         self._max_bytes = max_bytes
+        self._oldest = oldest
         self._spreads = spread_reads and len(urls) > 1
         self._consistent: set[str] = set()
         """Databases of which every server can answer with all that was committed before a read."""
@@ -227,9 +231,36 @@ class HttpDatabases(backend.Backend):
         except httpx.HTTPError as exc:
             log.warning("%s failed: %s", request.path, type(exc).__name__)
 
-    async def _names(self) -> list[str]:
+    async def check_engine(self) -> None:
+        """Check that the servers are not too old; one that does not answer yet is not checked.
+
+        Raises:
+            DatabaseError: naming both versions.
+        """
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT):
+                answer, url = await self._databases()
+        except (backend.DatabaseError, TimeoutError) as exc:
+            log.warning("the version of the database server is not known yet: %s", exc)
+            return
+        self._check_version(answer.version, url)
+
+    def _check_version(self, version: str, url: str) -> None:
+        if backend.is_too_old(version, self._oldest):
+            raise backend.DatabaseError(
+                f"ArcadeDB {version.split()[0]} found at {without_credentials(url)},"
+                f" {backend.dotted(self._oldest)} or later is needed"
+            )
+
+    async def _databases(self) -> tuple[_Answer, str]:
+        """Return a server's list of databases, with its version, and the server."""
         response = await self._send(_Request(path="/api/v1/databases", method="GET", again=True))
-        return list(map(decode, _read_answer(response.content).result))
+        server = str(response.url).removesuffix(response.url.raw_path.decode())
+        return _read_answer(response.content), server
+
+    async def _names(self) -> list[str]:
+        answer, _ = await self._databases()
+        return list(map(decode, answer.result))
 
     async def _size(self, database: str) -> int | None:
         rows = decode(bytes((await self._read(database, _SIZE, Use())).json))
@@ -237,6 +268,8 @@ class HttpDatabases(backend.Backend):
         return size if isinstance(size, int) else None
 
     async def _create(self, name: str) -> None:
+        answer, url = await self._databases()
+        self._check_version(answer.version, url)
         command = {"command": f"create database {name}"}
         await self._send(_Request(path="/api/v1/server", body=command))
 

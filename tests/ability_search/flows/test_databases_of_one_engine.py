@@ -60,7 +60,7 @@ def searching_store(network: Network, settings: Settings) -> ArcadeStore:
     """Return a store that searches indexes without SQL, as that of a worker does."""
     client, database = network.client, settings.database
     scripts = BrokerScripts(
-        client.invoke, database=database.name, timeout=PATIENCE, providers=client.providers
+        client.invoke, database=database.name, timeout=PATIENCE, agents=client.agents
     )
     return ArcadeStore(
         scripts,

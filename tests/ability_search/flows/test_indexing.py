@@ -315,7 +315,7 @@ async def test_several_sources_are_deleted_in_one_call(network: Network) -> None
     documents = [document(f"d{n}", f"text {n}") for n in range(4)]
     await network.call("search-index", collection="docs", documents=documents)
     deleted = await network.call("search-delete", collection="docs", sources=["d1", "d3", "none"])
-    assert deleted["deleted"] == 2
+    assert (deleted["deleted"], deleted["source"]) == (2, None)
     info = await network.call("search-collection-info", collection="docs")
     assert info["sources"] == ["d0", "d2"]
     refused = await network.refused("search-delete", collection="docs", source="d0", sources=["d2"])
@@ -412,6 +412,7 @@ async def test_a_collection_created_again_starts_clean(network: Network) -> None
     deleted = await network.call("search-delete", collection="docs")
     missing = await network.refused("search-query", collection="docs", query="old")
     assert (deleted["deleted"], missing["code"]) == (1, "not_found")
+    assert deleted["source"] is None
     await network.call("search-index", collection="docs", documents=[document("b", "new text")])
     stored = await assert_consistent(network, "docs")
     assert (stored.sources, stored.chunks) == (1, 1)

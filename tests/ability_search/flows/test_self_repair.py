@@ -26,6 +26,10 @@ TEXTS = {"a": "ant bee", "b": "cat dog", "c": "eel fox"}
 async def fill(network: Network) -> None:
     documents = [document(source, text) for source, text in TEXTS.items()]
     await network.call("search-index", collection="docs", documents=documents)
+    # The check of the worker itself, after its first answer of the database, is done.
+    async with asyncio.timeout(PATIENCE):
+        while "degraded" in await network.call("search-collection-info", collection="docs"):
+            pass
 
 
 async def forget_words(network: Network, source: str) -> None:

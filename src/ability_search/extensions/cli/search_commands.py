@@ -21,6 +21,7 @@ from ability_search.extensions.cli.app import NOT_FOUND, app, bundled, command
 from ability_search.extensions.cli.clients import CALL, CallOptions, with_client
 from ability_search.extensions.cli.parameters import derived_options
 from ability_search.search.response import Hit
+from ability_search.store.index_doubts import INDEX_DOUBTED
 from ability_search.tools.inputs import QueryInput
 
 _OWN = ("collection", "query", "limit", "mode", "filter", "min_score", "understand", "time_range")
@@ -236,7 +237,8 @@ def _show(found: Hits | Neighbours, *, as_json: bool, debug: bool = False) -> No
                 names = found.degraded.collections
                 what = f"{', '.join(names)}: " if names else ""
                 mode, reason = found.degraded.mode, found.degraded.reason
-                output.warn(f"{what}searched by {mode} only: {reason}")
+                how = "" if found.degraded.code == INDEX_DOUBTED else f"searched by {mode} only: "
+                output.warn(f"{what}{how}{reason}")
             for warning in found.warnings or ():
                 output.warn(warning)
     if not found.results:

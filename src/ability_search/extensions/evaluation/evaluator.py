@@ -42,6 +42,7 @@ from ability_search.extensions.evaluation import runs
 from ability_search.extensions.evaluation.evaluation_options import EvaluationOptions, Mode
 from ability_search.extensions.evaluation.judged_sets import Dataset, JudgedQuery, Qrels
 from ability_search.index.preparation import LAYOUT
+from ability_search.store.index_doubts import INDEX_DOUBTED
 
 CUTOFFS = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 200, 300, 500, 700, 1000)
 """Ranks of the recall curve."""
@@ -309,6 +310,11 @@ async def run_query(
     answer = await call("search-query", {"maxPerSource": 1, **fields, **own, "limit": limit})
     milliseconds = (time.perf_counter() - started) * 1e3
     if degraded := answer.get("degraded"):
+        if degraded["code"] == INDEX_DOUBTED:
+            raise SearchError(
+                f"the answer to query {query.id!r} may be incomplete: {degraded['reason']}",
+                hint="Call again when `ability-search doctor` no longer says so.",
+            )
         raise SearchError(
             f"query {query.id!r} was searched by {degraded['mode']} only: {degraded['reason']}",
             hint="A run must not mix modes. Fix the cause, or use --mode keyword.",

@@ -296,6 +296,7 @@ async def open_database(
             if start is not None:
                 stack.enter_context(_own_identity(settings))
                 await start()
+            await backend.check_engine()
         except DatabaseError as exc:
             raise ConfigurationError(str(exc)) from exc
         if start is not None:

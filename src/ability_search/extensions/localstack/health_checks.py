@@ -41,7 +41,9 @@ from ability_search.extensions.localstack.model_agent_checks import (
 )
 from ability_search.extensions.localstack.served_models import INSTALL_WEIGHTS, weights_installed
 from ability_search.providers.model_servers import ModelServers
-from ability_search.store.arcadedb.client import SEPARATE, BrokerScripts, offers
+from ability_search.store.arcadedb.client import BrokerScripts
+from ability_search.store.arcadedb.engine_version import is_too_old, too_old
+from ability_search.store.arcadedb.provider_pin import SEPARATE, offers
 from ability_search.tools.table import families, family_of, offer_remedy, offered_families
 from kadi_client import Agent, KadiError, ToolError
 
@@ -300,14 +302,17 @@ async def _check_network(checks: Checks, settings: Settings, target: Target) -> 
 
 async def _database_ids(client: ToolClient) -> dict[str, str | None]:
     """Return the ids of the databases on a broker, by the agents that offer them."""
+    return await _scripts(client).pin.ids()
+
+
+def _scripts(client: ToolClient) -> BrokerScripts:
     connection = client.connection
-    scripts = BrokerScripts(
+    return BrokerScripts(
         connection.invoke,
         database=client.settings.database.name,
         timeout=_CALL_SECONDS,
-        providers=connection.providers,
+        agents=connection.agents,
     )
-    return await scripts.pin.ids()
 
 
 async def _add_model_agents(client: ToolClient, agents: dict[str, list[Agent]]) -> None:
@@ -419,15 +424,25 @@ async def _check_broker_clock(checks: Checks, target: Target) -> None:
 
 
 async def _database(client: ToolClient) -> str:
-    """Describe the database, if it exists."""
-    name = client.settings.database.name
-    query = {"database": name, "query": "SELECT version() AS version"}
-    listed = await client.call("arcade-db-list", {}, timeout=_CALL_SECONDS)
-    if name not in listed.get("databases", ()):
-        return f"{name} does not exist yet, the first index creates it"
-    answer = await client.call("arcade-query", query, timeout=_CALL_SECONDS)
-    version = next((row.get("version") for row in answer.get("result", ())), "?")
-    return f"{name} on ArcadeDB {version}"
+    """Describe the database at each agent that offers one.
+
+    Raises:
+        EngineTooOld: if an engine is too old.
+    """
+    name, scripts = client.settings.database.name, _scripts(client)
+    agents: list[str | None] = [*await scripts.pin.list_agents()]
+    texts: list[str] = []
+    for agent in agents or [None]:
+        where = scripts.pin.describe(agent)
+        version = await scripts.engine_version(agent, _CALL_SECONDS)
+        if is_too_old(version):
+            raise too_old(version, where)
+        if name not in await scripts.database_names(agent, _CALL_SECONDS):
+            texts.append(f"{name} does not exist yet at {where}, the first index creates it")
+        else:
+            engine = version.partition(" ")[0] or "of an unknown version"
+            texts.append(f"{name} on ArcadeDB {engine} at {where}")
+    return "; ".join(texts)
 
 
 async def _embedding(client: ToolClient) -> str:
@@ -507,7 +522,9 @@ async def _check_search(checks: Checks, client: ToolClient) -> None:
         return
     unfit: dict[str, list[str]] = {}
     for each in collections:
-        for warning in each.get("warnings") or ():
+        degraded = each.get("degraded")
+        reasons = [degraded["reason"]] if degraded else []
+        for warning in [*(each.get("warnings") or ()), *reasons]:
             unfit.setdefault(warning, []).append(each["name"])
     for warning, names in unfit.items():
         checks.add("search", "warn", f"{', '.join(names)}: {warning}")

@@ -5,187 +5,74 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-import secrets
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
-from itertools import cycle, repeat
 from typing import Any, TypeVar
 
-from ability_search.errors import DatabaseUnavailable, StatementRefused, TooLarge
+from ability_search.errors import (
+    DatabaseUnavailable,
+    EngineTooOld,
+    SearchError,
+    StatementRefused,
+    TooLarge,
+)
 from ability_search.ops.metrics.meter import UNMETERED, Meter
-from ability_search.ports import Invoke, Providers
-from ability_search.providers.provider_errors import no_answer
+from ability_search.ports import Agents, Invoke
+from ability_search.providers.provider_errors import message_in, no_answer
 from ability_search.retry import growing, retry
 from ability_search.store.arcadedb.core import Statement
+from ability_search.store.arcadedb.database_runs import DatabaseRuns
+from ability_search.store.arcadedb.engine_version import is_too_old, too_old
+from ability_search.store.arcadedb.provider_pin import (
+    INDEX_SEARCH,
+    QUERY,
+    ProviderPin,
+)
+from ability_search.store.arcadedb.refusals import (
+    PASSING,
+    answer_too_large,
+    is_understood,
+    refusal,
+    texts_in,
+    unlike_a_result,
+)
 from ability_search.store.arcadedb.rows import packed
-from kadi_client.errors import FrameTooLarge, KadiError, NoProvider, RemoteError, ToolError
+from kadi_client.errors import (
+    CallTimeout,
+    FrameTooLarge,
+    KadiError,
+    NoProvider,
+    ProviderLost,
+    RemoteError,
+    ToolError,
+)
 from kadi_client.tracing import Value, span
 
 log = logging.getLogger(__name__)
 
-_REASONS = {  # of a refusal, by what its text contains
-    # First, because the text quotes the key, which may match any of the other patterns.
-    "duplicate": r"duplicated? ?key|already exists",
-    "missing_database": r"\bno (such )?database\b|create it with arcade-db-create"
-    r"|\bdatabase\b.{0,80}\b(does not exist|not found|is not available(?! on))",
-    "missing_type": r"type\b.{0,200}\b(not found|does not exist)",
-    # The last alternative: a record was deleted before a search could read it.
-    "conflict": r"concurrent ?(modification|write)|needretry|lock ?timeout|record ?not ?found",
-    "disk_full": r"\bdisk is full\b|no space left on device",
-    "busy": r"\bthe database is busy\b|\bcalls are running or waiting\b",
-    "timeout": r"\bno answer within\b",
-    "too_large": r"\bthe answer is too large\b",
-}
-_PATTERNS = {reason: re.compile(said, re.I) for reason, said in _REASONS.items()}
 _RESULT_TOO_LARGE = re.compile(r"\btoo large\b|exceeds the limit of \d+ bytes", re.I)
 _READ_ATTEMPTS = 3
 _PAUSE = 0.1
 """Seconds between two attempts to find a database ability that is restarting."""
-_LOGGED = 200
-"""Characters of the database's error to log: enough for the cause, without quoted texts."""
 _NOTES: Mapping[str, Value] = {"db.system.name": "arcadedb"}
-_INDEX_SEARCH = "arcade-index-search"
-_SELECT_ID = Statement("SELECT id FROM DatabaseId")
-_OURS = Statement("SELECT name FROM schema:types WHERE name = 'Collection'")
-_TYPE_OF_ID = Statement(
-    "CREATE DOCUMENT TYPE DatabaseId IF NOT EXISTS BUCKETS 1;"
-    " CREATE PROPERTY DatabaseId.single IF NOT EXISTS BOOLEAN;"
-    " CREATE INDEX IF NOT EXISTS ON DatabaseId (single) UNIQUE;"
+_COMMAND = "arcade-command"
+_CREATE = "arcade-db-create"
+_LIST = "arcade-db-list"
+_DROP = "arcade-db-drop"
+_VERSION = "SELECT version() AS version"
+_NOT_DROPPED = (
+    "Upgrade the ArcadeDB server. There was no database to ask for the version, so {database!r} was"
+    " created there, and is empty: drop it if nothing else needs it."
 )
-_INSERT_ID = """
-    BEGIN;
-    LET known = SELECT FROM DatabaseId;
-    IF ($known.size() = 0) { INSERT INTO DatabaseId SET single = true, id = :id; }
-    COMMIT;
-"""
-"""The index on ``single`` keeps two workers from giving two ids."""
-SEPARATE = "Stop all but one of these database abilities, or separate them by networks."
 
 T = TypeVar("T")
-Run = Callable[[Statement, str, bool], Awaitable[Any]]
-"""Runs a statement on the database of the named agent, as a write if it is true."""
 Work = Callable[[str | None, float], Awaitable[T]]
 """Does something on the database of an agent, within some seconds."""
 
 
-class ProviderPin:
-    """Chooses the agent to send statements to.
-
-    The broker spreads the calls of a tool over all agents that offer it. Two database abilities
-    with databases of their own are not replicas: half of what is written would go to each. So every
-    database has an id in its records, and a worker sends its statements only to agents whose
-    database has the id that it found first, on whichever broker they are.
-
-    Args:
-        providers: Lists the agents.
-        run: Runs a statement on one of them; raises DatabaseUnavailable if it failed.
-    """
-
-    def __init__(self, providers: Providers, run: Run) -> None:
-        self._providers = providers
-        self._run = run
-        self._chosen = False
-        self._searching: Collection[str] = ()
-        self._agents: Iterator[str | None] = repeat(None)
-        self._database: str | None = None
-        self._choosing = asyncio.Lock()
-
-    async def agent(self) -> str | None:
-        """Return the agent to call: the agents with this database take turns.
-
-        ``None`` is any agent, if the broker does not list the agents.
-
-        Raises:
-            DatabaseUnavailable: if several databases are offered, or another one than before.
-        """
-        if not self._chosen:
-            async with self._choosing:
-                if not self._chosen:
-                    await self._choose()
-        return next(self._agents)
-
-    def searches(self, agent: str | None) -> bool:
-        """Return whether a chosen agent searches indexes without SQL."""
-        return agent in self._searching
-
-    def lost(self) -> None:
-        """Choose again before the next statement, as the agent is gone."""
-        self._chosen = False
-
-    async def created(self, agent: str | None) -> None:
-        """Give the new database of an agent its id."""
-        if self._chosen and agent is not None:
-            self._database = await self._identify(agent)
-
-    async def ids(self) -> dict[str, str | None]:
-        """Return the ids of the databases by the agents that offer them.
-
-        An id is empty if the database has none yet, and ``None`` if there is no database, or it
-        holds nothing of this ability.
-
-        Raises:
-            DatabaseUnavailable: if an agent does not answer.
-            KadiError: if the broker does not list its tools.
-        """
-        return {
-            agent: await self._id(agent) for agent in sorted(await self._providers("arcade-query"))
-        }
-
-    async def _choose(self) -> None:
-        try:
-            ids = await self.ids()
-        except KadiError as exc:
-            log.warning("the broker does not list its tools, databases are not compared: %s", exc)
-            self._chosen = True
-            return
-        if not ids:
-            return  # the call says that there is none, or waits for the agent that was chosen
-        if len(ids) > 1 or "" in ids.values():
-            ids = {agent: id_ or await self._identify(agent) for agent, id_ in ids.items()}
-        known = self._database or next(iter(ids.values()))
-        fitting = [agent for agent, id_ in ids.items() if id_ == known]
-        if self._database is not None and not fitting:
-            raise DatabaseUnavailable(
-                f"this worker has worked with the database {self._database}, which no agent on its"
-                f" networks offers: {offers(ids)}",
-                hint="Bring the database back, or restart the worker to use another one.",
-            ) from NoProvider(f"no provider of database {self._database}")
-        if self._database is None and len(fitting) < len(ids):
-            raise DatabaseUnavailable(
-                f"several databases are offered on the networks of this worker: {offers(ids)}",
-                hint=SEPARATE,
-            )
-        self._searching = await self._providers(_INDEX_SEARCH)
-        self._agents, self._database, self._chosen = cycle(fitting), known, True
-
-    async def _id(self, agent: str) -> str | None:
-        """Return the id of an agent's database, as :meth:`ids`."""
-        for statement in (_SELECT_ID, _OURS):
-            try:
-                rows = await self._run(statement, agent, False)
-            except StatementRefused as exc:
-                if exc.reason not in ("missing_database", "missing_type"):
-                    raise
-                rows = []
-            if rows:
-                return str(rows[0].get("id", ""))
-        return None
-
-    async def _identify(self, agent: str) -> str:
-        """Give an agent's database an id unless it has one; return its id."""
-        for statement in (_TYPE_OF_ID, Statement(_INSERT_ID, {"id": secrets.token_hex(8)})):
-            try:
-                await self._run(statement, agent, True)
-            except StatementRefused as exc:
-                # Another worker is giving it one at the same time.
-                if exc.reason not in ("duplicate", "conflict"):
-                    raise
-        return await self._id(agent) or ""
-
-
-async def _none_listed(_tool: str) -> frozenset[str]:
-    return frozenset()
+def _unheard() -> None:
+    """Tell nobody of a restart."""
 
 
 @dataclass(slots=True, eq=False)
@@ -199,8 +86,10 @@ class BrokerScripts:
         database: Name of the database.
         timeout: Maximum time for one operation in seconds, including retries.
         meter: Counts retries.
-        providers: Lists the agents that offer a tool; without it, calls go to any.
+        agents: Lists the agents that offer a tool; without it, calls go to any.
         patience: Seconds for which a statement waits for a database ability that is restarting.
+        restarted: Called when an answer shows that the database was restarted since the last one,
+            or is answered by it for the first time, before that answer is returned.
     """
 
     invoke: Invoke
@@ -208,13 +97,16 @@ class BrokerScripts:
     database: str
     timeout: float
     meter: Meter = UNMETERED
-    providers: Providers = _none_listed
+    agents: Agents | None = None
     patience: float = 0.0
+    restarted: Callable[[], None] = _unheard
     pin: ProviderPin = field(init=False)
+    _runs: DatabaseRuns = field(init=False)
     _answered: bool = False
 
     def __post_init__(self) -> None:
-        self.pin = ProviderPin(self.providers, self._run_on)
+        self.pin = ProviderPin(self.agents, self._run_on)
+        self._runs = DatabaseRuns(self._run_on, self.restarted)
 
     async def read(self, script: str, params: Mapping[str, Any]) -> Any:
         """Run a script or query; retry it if the connection failed or a write conflicted."""
@@ -232,10 +124,10 @@ class BrokerScripts:
 
         def passing(exc: BaseException) -> bool:
             if isinstance(exc, StatementRefused):
-                return exc.reason in ("conflict", "busy")
+                return exc.reason in PASSING or exc.reason == "busy"
             # If the tool has no provider, the attempt has waited already.
             waited = isinstance(exc.__cause__, NoProvider)
-            return isinstance(exc, DatabaseUnavailable) and not waited
+            return isinstance(exc, DatabaseUnavailable) and exc.retryable and not waited
 
         return await retry(
             lambda: self._run(work, max(0.001, deadline - time.monotonic())),
@@ -254,7 +146,11 @@ class BrokerScripts:
         )
 
     async def _run(self, work: Work[T], timeout: float) -> T:
-        """Do some work; wait for a database that has answered before and is restarting."""
+        """Do some work; wait for a database that has answered before and is restarting.
+
+        While it is away the list of agents is read again and again, so that one under another id is
+        found as soon as it is listed.
+        """
         started = time.monotonic()
         patience = min(timeout, self.patience) if self._answered else 0.0
         while True:
@@ -275,10 +171,11 @@ class BrokerScripts:
         if not self.pin.searches(agent):
             return None
         with span("database search", attributes=_NOTES):
-            answer = await self._call(_INDEX_SEARCH, request, timeout, agent)
+            answer = await self._call(INDEX_SEARCH, request, timeout, agent)
         found = answer.get("result")
         if not isinstance(found, Mapping):
-            raise DatabaseUnavailable(f"{_INDEX_SEARCH} returned a result that is not an object")
+            raise unlike_a_result(INDEX_SEARCH, answer, self.pin.describe(agent))
+        await self._runs.see(found.get("run"), agent)
         return found
 
     async def _run_on(
@@ -291,12 +188,7 @@ class BrokerScripts:
         except StatementRefused as exc:
             if exc.reason != "missing_database" or not write:
                 raise
-        try:
-            await self._call("arcade-db-create", {"name": self.database}, timeout, agent)
-        except StatementRefused as exc:
-            if "exist" not in exc.detail:
-                raise
-        log.info("created database %s", self.database)
+        await self._create(agent, timeout)
         await self.pin.created(agent)
         return await self._execute(statement, agent, write, timeout)
 
@@ -306,7 +198,7 @@ class BrokerScripts:
         started = time.perf_counter()
         script, params = statement
         key = "command" if write else "query"
-        tool = f"arcade-{key}"
+        tool = _COMMAND if write else QUERY
         request = {
             "database": self.database,
             key: script,
@@ -321,19 +213,108 @@ class BrokerScripts:
             log.debug("%s took %.1f ms", tool, (time.perf_counter() - started) * 1e3)
         result = answer.get("result", [])
         if not isinstance(result, list):
-            raise DatabaseUnavailable(f"{tool} returned a result that is not a list of rows")
+            raise unlike_a_result(tool, answer, self.pin.describe(agent))
         if len(result) != 1:
             return result
         if isinstance(result[0], dict) and set(result[0]) == {"value"}:
-            return result[0]["value"]
+            value = result[0]["value"]
         # The result is the map of a RETURN, or of a query of variables: the scripts used here end
         # in RETURN {...} or in a SELECT, never in another RETURN.
-        mapped = script.rstrip().endswith("};") or script.startswith("SELECT $")
-        return result[0] if mapped else result
+        elif script.rstrip().endswith("};") or script.startswith("SELECT $"):
+            value = result[0]
+        else:
+            return result
+        if isinstance(value, dict) and "run" in value:
+            await self._runs.see(value.pop("run"), agent)
+        return value
+
+    # The database
+
+    async def _create(self, agent: str | None, timeout: float) -> None:
+        """Create the database, unless the engine of the agent is too old.
+
+        Raises:
+            EngineTooOld: if it is; then nothing was created.
+        """
+        version = await self.engine_version(agent, timeout)
+        if is_too_old(version):
+            raise too_old(version, self.pin.describe(agent))
+        try:
+            await self._call(_CREATE, {"name": self.database}, timeout, agent)
+        except StatementRefused as exc:
+            if "exist" not in exc.detail:
+                raise
+            return
+        log.info("created database %s", self.database)
+        self._runs.created()
+        if version:
+            return
+        version = await self._version_of(self.database, agent, timeout)
+        if is_too_old(version):
+            raise await self._taken_back(version, agent, timeout)
+
+    async def engine_version(self, agent: str | None, timeout: float) -> str:
+        """Return the version of an agent's engine; empty if it has no database to ask.
+
+        Raises:
+            DatabaseUnavailable: if the agent does not answer.
+        """
+        try:
+            names = await self.database_names(agent, timeout)
+        except DatabaseUnavailable as exc:
+            if not isinstance(exc, StatementRefused) and not isinstance(exc.__cause__, NoProvider):
+                raise
+            log.debug("the databases of %s are not listed: %s", self.pin.describe(agent), exc)
+            return ""
+        # That of this ability first: the user of the agent may have no rights on others.
+        for name in sorted(names, key=lambda name: name != self.database):
+            version = await self._version_of(name, agent, timeout)
+            if version:
+                return version
+        return ""
+
+    async def database_names(self, agent: str | None, timeout: float) -> list[str]:
+        """Return the names of the databases of an agent.
+
+        Raises:
+            DatabaseUnavailable: if the agent does not answer, or refuses.
+        """
+        answer = await self._call(_LIST, {}, timeout, agent)
+        names = answer.get("databases")
+        if not isinstance(names, list):
+            raise unlike_a_result(_LIST, answer, self.pin.describe(agent))
+        return [str(name) for name in names]
+
+    async def _version_of(self, database: str, agent: str | None, timeout: float) -> str:
+        """Return the version of the engine of a database; empty if that does not say it."""
+        request = {"database": database, "query": _VERSION, "language": "sql", "params": {}}
+        try:
+            answer = await self._call(QUERY, request, timeout, agent)
+        except StatementRefused as exc:
+            log.debug("%s does not say the version of its engine: %s", database, exc)
+            return ""
+        rows = answer.get("result")
+        if isinstance(rows, list) and rows and isinstance(rows[0], Mapping):
+            return str(rows[0].get("version") or "")
+        return ""
+
+    async def _taken_back(self, version: str, agent: str | None, timeout: float) -> EngineTooOld:
+        """Drop the database that was just created only to ask for the version; return the error."""
+        where = self.pin.describe(agent)
+        request = {"name": self.database, "database": self.database, "confirm": True}
+        try:
+            await self._call(_DROP, request, timeout, agent)
+        except DatabaseUnavailable as exc:
+            log.warning("the empty database %s is left at %s: %s", self.database, where, exc)
+            return too_old(version, where, hint=_NOT_DROPPED.format(database=self.database))
+        return too_old(version, where)
+
+    # Calls
 
     async def _call(
         self, tool: str, tool_input: Mapping[str, Any], timeout: float, agent: str | None
     ) -> Mapping[str, Any]:
+        who = self.pin.describe(agent)
         try:
             answer = await self.invoke(tool, tool_input, timeout=timeout, target_agent=agent)
         except FrameTooLarge as exc:
@@ -343,36 +324,30 @@ class BrokerScripts:
             ) from exc
         except ToolError as exc:
             self._answered = True
-            refused = refusal(str(exc))
-            raise _too_large() if refused.reason == "too_large" else refused from exc
+            raise refusal(str(exc), who=who, params=tool_input) from exc
         except KadiError as exc:
             log.debug("%s failed: %s", tool, exc)
-            if isinstance(exc, RemoteError) and _RESULT_TOO_LARGE.search(str(exc)):
-                raise _too_large() from exc
-            if isinstance(exc, NoProvider):
-                self.pin.lost()
-            raise DatabaseUnavailable(no_answer(tool, exc)) from exc
-        if not isinstance(answer, Mapping) or answer.get("success") is not True:
-            raise DatabaseUnavailable(f"{tool} returned an answer that is not a result")
-        self._answered = True
-        return answer
+            raise self._unanswered(tool, tool_input, exc, who) from exc
+        if isinstance(answer, Mapping) and answer.get("success") is True:
+            self._answered = True
+            return answer
+        if isinstance(answer, Mapping) and (text := message_in(answer, error=False)):
+            raise refusal(text, who=who, params=tool_input)
+        raise unlike_a_result(tool, answer, who)
 
-
-def refusal(text: str) -> StatementRefused:
-    """Return the error for the error text of a database."""
-    reason = next((name for name, said in _PATTERNS.items() if said.search(text)), "other")
-    level = logging.WARNING if reason == "other" else logging.DEBUG
-    log.log(level, "statement refused (%s): %s", reason, text.partition("\n")[0][:_LOGGED])
-    return StatementRefused(reason, text)
-
-
-def _too_large() -> TooLarge:
-    return TooLarge(
-        "the database's answer does not fit into a message",
-        hint="Request less at a time, or raise the setting max_message_bytes.",
-    )
-
-
-def offers(ids: Mapping[str, str | None]) -> str:
-    """Return the text that names the agents and the ids of their databases."""
-    return ", ".join(f"agent {agent} offers {id_ or 'none'}" for agent, id_ in ids.items())
+    def _unanswered(
+        self, tool: str, tool_input: Mapping[str, Any], exc: KadiError, who: str
+    ) -> SearchError:
+        """Return the error for a call without an answer; look for the agents again if need be."""
+        if isinstance(exc, NoProvider | ProviderLost):
+            self.pin.lost()
+        elif isinstance(exc, CallTimeout):
+            self.pin.doubt()
+        elif isinstance(exc, RemoteError):
+            if _RESULT_TOO_LARGE.search(str(exc)):
+                return answer_too_large()
+            if is_understood(str(exc)):
+                # An ability that raises its errors, instead of returning them.
+                return refusal(str(exc), who=who, params=tool_input)
+        sent = {"input": list(texts_in(tool_input))}
+        return DatabaseUnavailable(no_answer(tool, exc, sent, who=who))

@@ -49,17 +49,27 @@ class Parameters(dict[str, Any]):
         return f":{name}"
 
 
+RUN = "databaseRun"
+"""Variable of a database, in its engine's memory only: a word of its own for each opening.
+
+So a database without it, or with another one than before, was restarted. The embedded engine of
+``kadi_localnet`` sets it; in others the first worker that misses it does.
+"""
+
+
 def rows_together(queries: Mapping[str, str], answer: Iterable[str]) -> str:
     """Return a query whose answer is a map from the names of several queries to their rows.
 
-    Unlike for scripts, the engine caches the plan of a query.
+    Unlike for scripts, the engine caches the plan of a query. The answer also has ``run``, see
+    :data:`RUN`, which :class:`.BrokerScripts` reads and takes out.
 
     Args:
         queries: Queries in order; later ones may use earlier ones as variables.
         answer: Names of the queries in the answer.
     """
     variables = ", ".join(f"${name} = ({query})" for name, query in queries.items())
-    return f"SELECT {', '.join(f'${name} AS {name}' for name in answer)} LET {variables}"
+    shown = ", ".join(f"${name} AS {name}" for name in answer)
+    return f"SELECT {shown}, ${RUN} AS run LET {variables}"
 
 
 def source_type(chunk_type: str) -> str:

@@ -20,6 +20,7 @@ from ability_search.ops.metrics.meter import UNMETERED, Meter
 from ability_search.retry import growing, retry
 from ability_search.store.arcadedb.core import Scripts, Statement
 from ability_search.store.arcadedb.database_schema import BASE_TYPE, schema
+from ability_search.store.arcadedb.refusals import PASSING
 from kadi_client.errors import NoProvider, RemoteError
 
 _ATTEMPTS = 12
@@ -50,10 +51,10 @@ class Attempts:
     def may_go_on(self, exc: BaseException) -> bool:
         """Return whether another attempt may succeed after an exception; called once for each."""
         if isinstance(exc, StatementRefused):
-            return exc.reason in ("conflict", "duplicate")
+            return exc.reason in PASSING or exc.reason == "duplicate"
         cause = exc.__cause__
         self.lost += isinstance(cause, RemoteError) and not isinstance(cause, NoProvider)
-        unavailable = isinstance(exc, DatabaseUnavailable)
+        unavailable = isinstance(exc, DatabaseUnavailable) and exc.retryable
         return self.idempotent and unavailable and self.lost < _LOSSES
 
 

@@ -267,17 +267,22 @@ def _reading(ask: Read, name: str, params: Parameters) -> AskSql:
     Without a limit the rows are sorted here: an order would make the engine prefer its index.
     """
     chosen, conditions, before = _selected(ask, name, params)
-    key = {"vector_key": "vectorKey", "stored": "@rid"}.get(ask.order)
+    key = {"vector_key": "vectorKey", "stored": "indexedAt"}.get(ask.order)
     key = key or ("source" if isinstance(ask.of, Sources) else "chunkId")
     ordered = ask.limit is not None or ask.after is not None or ask.order != "id"
     if ordered and ask.order != "stored" and not (ask.descending and ask.after is None):
         conditions.append(f"{key} {'<' if ask.descending else '>'} {params.bind(ask.after or '')}")
-    order = f" ORDER BY {key}{' DESC' if ask.descending else ''}" if ordered else ""
+    down = " DESC" if ask.descending else ""
+    order = f" ORDER BY {key}{down}" if ordered else ""
     columns, place = "", key
     if ask.columns is not None:
         shown = _columns(ask.columns, params, of_chunks=isinstance(ask.of, Chunks))
         columns, place = "".join(f"{sql} AS f{n}, " for n, sql in enumerate(shown)), "place"
         columns += f"{key} AS place "
+        if ask.order == "stored":
+            # Sources of one call have one time. The engine sorts by the name of a column only.
+            columns += ", @rid AS rid "
+            order += f", rid{down}"
     text = f"SELECT {columns}FROM {chosen}{_where(conditions)}{order}{_limited(ask.limit)}"
 
     def items(rows: Sequence[Row]) -> list[Any]:

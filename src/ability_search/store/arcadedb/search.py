@@ -11,6 +11,7 @@ from ability_search.documents import SparseVector
 from ability_search.filters.tree import Filter
 from ability_search.store.arcadedb.core import (
     NOTES,
+    RUN,
     Parameters,
     Statement,
     kind_type,
@@ -128,7 +129,8 @@ class SearchStatement:
             f"LET {name} = {query}; {self._again.get(name, '')}"
             for name, query in self._queries.items()
         ]
-        returned = ", ".join(f"'{name}': ${name}" for name in self._answer)
+        shown = [f"'{name}': ${name}" for name in self._answer]
+        returned = ", ".join([*shown, f"'run': ${RUN}"])
         return Statement(f"{' '.join(lets)} RETURN {{{returned}}};", self._params)
 
     # Columns

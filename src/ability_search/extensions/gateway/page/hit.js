@@ -26,7 +26,9 @@ export function queryResult(answer, collection) {
   const notices = (answer.warnings ?? []).map((text) => h("p", { class: "notice" }, text));
   if (degraded) {
     const where = degraded.collections ? ` in ${degraded.collections.join(", ")}` : "";
-    const text = `Fallback to ${degraded.mode} search${where}: ${degraded.reason}`;
+    const doubted = degraded.code === "index_incomplete";
+    const how = doubted ? "Perhaps incomplete" : `Fallback to ${degraded.mode} search`;
+    const text = `${how}${where}: ${degraded.reason}`;
     notices.unshift(h("p", { class: "notice" }, text, " ", h("code", {}, degraded.code)));
   }
   const taken = Object.entries(understood).map(([name, value]) => `${name} ${[value].flat().join(", ")}`);
