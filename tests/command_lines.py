@@ -17,6 +17,8 @@ from ability_search.extensions.cli.app import DefaultGroup, all_commands
 PROGRAM = "ability-search"
 _VARIABLE = re.compile(r"\b(?:SEARCH|BROKER|KADI)_[A-Z][A-Z0-9_]*\b")
 _OF_MAKE = {"KADI_CORE"}
+_OF_OTHERS = {"KADI_DEPLOY_MODE"}
+"""Variables of programs of others that a page starts."""
 _ASSIGNMENT = re.compile(r"[A-Z_]+=")
 _INTO = {">", "2>"}
 _SEPARATORS = {"&&", "||", ";", "|", "&", "then", "fi"}
@@ -76,4 +78,5 @@ def _call(words: list[str]) -> Iterator[list[str]]:
 
 def unknown_variables(text: str) -> set[str]:
     """Names of the environment that look like settings and are none."""
-    return set(_VARIABLE.findall(text)) - all_settings().by_env.keys() - _OF_MAKE
+    known = all_settings().by_env.keys() | _OF_MAKE | _OF_OTHERS
+    return set(_VARIABLE.findall(text)) - known

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -20,7 +21,7 @@ _LONGEST_TEXT = 2000
 """Maximum length of an error in characters; it may repeat field names of any length."""
 
 
-def failure(exc: Exception, tool: str, collection: str | None = None) -> dict[str, Any]:
+def failure(exc: Exception, tool: str) -> dict[str, Any]:
     """Return the error result for a failure of ``tool``.
 
     An unexpected exception becomes ``internal`` with an incident id and is logged under that id.
@@ -43,11 +44,17 @@ def failure(exc: Exception, tool: str, collection: str | None = None) -> dict[st
         "hint": exc.hint,
         "retryable": exc.retryable,
     }
-    if collection is not None and is_collection_name(collection):
-        report["collection"] = collection
     if exc.retry_after is not None:
         report["retryAfterMs"] = round(exc.retry_after * 1000)
     return report
+
+
+def with_collection(answer: dict[str, Any], tool_input: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the answer of a tool; a failure names the collection of the input, valid or not."""
+    collection = tool_input.get("collection")
+    if answer.get("success") is not False or not isinstance(collection, str):
+        return answer
+    return {**answer, "collection": collection} if is_collection_name(collection) else answer
 
 
 class Invalid(SearchError):

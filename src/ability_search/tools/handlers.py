@@ -18,7 +18,7 @@ from ability_search.search.similar import similar
 from ability_search.store.records import FILES, INDEX, Job
 from ability_search.store.values import Page, Read
 from ability_search.tools import inputs, requests, responses, results
-from ability_search.tools.boundary import failure
+from ability_search.tools.boundary import failure, with_collection
 from ability_search.tools.calls import Handler, RunningCall, RunningJob, Services, in_time
 from ability_search.tools.table import TOOLS, offered_tools
 from ability_search.tools.tool_row import ToolRow
@@ -58,17 +58,13 @@ def _tool(row: ToolRow, handler: Handler, services: Services) -> Tool:
     turns, work_of = services.turns, row.work or requests.work_of
 
     async def answered(value: BaseModel, call: Call) -> Raw | Mapping[str, Any]:
-        try:
-            async with in_time(call) as limit, turns.call(work=work_of(value)):
-                answer = await handler(value, RunningCall(call, limit, services))
-                # Its work is the number of objects in its lists.
-                lists = (value for _, value in answer if isinstance(value, list))
-                return await turns.run(lambda: encoded(answer), work=sum(map(len, lists)))
-        except Exception as exc:  # noqa: BLE001 - the boundary, see failure()
-            collection = getattr(value, "collection", None)
-            return failure(exc, row.name, collection if isinstance(collection, str) else None)
+        async with in_time(call) as limit, turns.call(work=work_of(value)):
+            answer = await handler(value, RunningCall(call, limit, services))
+            # Its work is the number of objects in its lists.
+            lists = (value for _, value in answer if isinstance(value, list))
+            return await turns.run(lambda: encoded(answer), work=sum(map(len, lists)))
 
-    return Tool.typed(
+    tool = Tool.typed(
         row.name,
         row.description,
         row.params,
@@ -77,6 +73,12 @@ def _tool(row: ToolRow, handler: Handler, services: Services) -> Tool:
         on_error=failure,
         max_values=services.ports.settings.limits.values,
     )
+
+    async def handle(tool_input: dict[str, Any], call: Call) -> Any:
+        answer = await tool.handler(tool_input, call)
+        return with_collection(answer, tool_input) if isinstance(answer, dict) else answer
+
+    return replace(tool, handler=handle)
 
 
 class _Table:

@@ -9,27 +9,30 @@ import pytest
 from pydantic import ValidationError
 
 from ability_search import errors
-from ability_search.tools.boundary import failure
+from ability_search.tools.boundary import failure, with_collection
 from ability_search.tools.inputs import QueryInput
 
 
 def test_search_error_is_reported_with_its_hint() -> None:
-    answer = failure(errors.Busy("3 calls", retry_after=1.5), "search-query", "docs")
+    answer = failure(errors.Busy("3 calls", retry_after=1.5), "search-query")
     assert answer == {
         "success": False,
         "error": "3 calls",
         "code": "busy",
         "tool": "search-query",
-        "collection": "docs",
         "hint": errors.Busy.default_hint,
         "retryable": True,
         "retryAfterMs": 1500,
     }
 
 
-def test_report_names_the_collection_only_if_the_name_is_valid() -> None:
-    for name in ("x" * 100, "a b", "sk-key\n"):
-        assert "collection" not in failure(errors.Busy("b"), "t", name)
+def test_a_failure_names_the_collection_of_the_input_if_the_name_is_valid() -> None:
+    report = failure(errors.Busy("b"), "t")
+    assert with_collection(report, {"collection": "docs"}) == {**report, "collection": "docs"}
+    for name in ("x" * 100, "a b", "sk-key\n", ["docs"], None):
+        assert with_collection(report, {"collection": name}) == report
+    found: dict[str, object] = {"results": []}
+    assert with_collection(found, {"collection": "docs"}) == found
 
 
 def test_unexpected_error_is_reported_by_its_incident_id(caplog: pytest.LogCaptureFixture) -> None:
