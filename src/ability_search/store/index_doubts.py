@@ -33,7 +33,7 @@ class IndexDoubts:
         self.checking = False
         self._all = False
         self._complete: set[str] = set()
-        """Generations that were checked since the last restart, while others are in doubt."""
+        """Generations that were checked or made since the last restart."""
         self._incomplete: set[str] = set()
 
     def restarted(self) -> None:
@@ -57,7 +57,7 @@ class IndexDoubts:
         return None
 
     def found(self, generation: str, *, complete: bool) -> None:
-        """Note the outcome of a check."""
+        """Note the outcome of a check, or that a generation is new and so complete."""
         if complete:
             self._incomplete.discard(generation)
             self._complete.add(generation)

@@ -183,6 +183,8 @@ class Registry:
         committed = await self._store.commit([put_collection(collection)])
         stored = collection
         if committed.done:
+            # No restart of the database has taken anything from a generation that is new.
+            self.doubts.found(collection.type, complete=True)
             log.info("created collection %s as %s", collection.name, collection.type)
         elif committed.record is None:
             return await self.create(collection)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,7 +34,6 @@ class Engine:
 
     def restart(self) -> None:
         self.word = None
-        self.now += 5
 
 
 @dataclass
@@ -48,7 +48,8 @@ class Worker:
         )
 
     async def ask(self) -> None:
-        await self.runs.see(self.engine.word, None)
+        self.engine.now += 0.1
+        await self.runs.see(self.engine.word, None, asked_at=self.engine.now)
 
 
 async def test_a_restart_is_seen_by_each_worker_in_its_first_answer() -> None:
@@ -63,17 +64,24 @@ async def test_a_restart_is_seen_by_each_worker_in_its_first_answer() -> None:
         engine.restart()
 
 
-@pytest.mark.parametrize("word", [None, "set by the ability"])
-async def test_a_database_that_was_just_created_was_not_restarted(word: str | None) -> None:
-    engine = Engine(word=word)
+async def test_answers_during_a_mark_tell_of_no_further_restart() -> None:
+    released = asyncio.Event()
+
+    class SlowEngine(Engine):
+        async def run(self, statement: Statement, agent: str | None, write: bool) -> Any:
+            await released.wait()
+            return await super().run(statement, agent, write)
+
+    engine = SlowEngine()
     worker = Worker(engine)
-    worker.runs.created()
+    first = asyncio.ensure_future(worker.ask())
+    await asyncio.sleep(0)
     for _ in range(3):
         await worker.ask()
-    assert worker.seen == []
-    engine.restart()
+    released.set()
+    await first
     await worker.ask()
-    assert len(worker.seen) == 1
+    assert (len(worker.seen), engine.marks) == (1, 1)
 
 
 async def test_many_restarts_are_seen() -> None:
@@ -90,15 +98,24 @@ async def test_an_answer_from_before_a_mark_is_no_restart() -> None:
     engine = Engine()
     worker = Worker(engine)
     await worker.ask()
-    await worker.runs.see(None, None)
+    await worker.runs.see(None, None, asked_at=engine.now - 0.01)
     assert (len(worker.seen), engine.marks) == (1, 1)
+
+
+async def test_a_restart_right_after_a_mark_is_seen() -> None:
+    engine = Engine()
+    worker = Worker(engine)
+    await worker.ask()
+    engine.restart()
+    await worker.runs.see(None, None, asked_at=engine.now)
+    assert (len(worker.seen), engine.marks) == (2, 2)
 
 
 async def test_replicas_with_words_of_their_own_are_known_after_the_first_answer_of_each() -> None:
     worker = Worker(Engine())
     for _ in range(3):
         for word in ("one", "two"):
-            await worker.runs.see(word, None)
+            await worker.runs.see(word, None, asked_at=worker.engine.now)
     assert len(worker.seen) == 2
 
 
@@ -120,7 +137,7 @@ async def test_servers_that_share_reads_but_no_memory_are_given_up() -> None:
     worker = Worker(engine)
     for _ in range(30):
         await worker.ask()
-        await worker.runs.see(None, None)
         engine.now += 5
-    assert engine.marks < 10
-    assert len(worker.seen) < 10
+        await worker.runs.see(None, None, asked_at=engine.now)
+    assert engine.marks <= 10
+    assert len(worker.seen) <= 10

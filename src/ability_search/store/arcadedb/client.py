@@ -21,7 +21,7 @@ from ability_search.ops.metrics.meter import UNMETERED, Meter
 from ability_search.ports import Agents, Invoke
 from ability_search.providers.provider_errors import message_in, no_answer
 from ability_search.retry import growing, retry
-from ability_search.store.arcadedb.core import Statement
+from ability_search.store.arcadedb.core import SELECT_RUN, Statement
 from ability_search.store.arcadedb.database_runs import DatabaseRuns
 from ability_search.store.arcadedb.engine_version import is_too_old, too_old
 from ability_search.store.arcadedb.provider_pin import (
@@ -170,12 +170,13 @@ class BrokerScripts:
         """Search on the database of one agent; ``None`` if it does not offer that."""
         if not self.pin.searches(agent):
             return None
+        asked_at = time.monotonic()
         with span("database search", attributes=_NOTES):
             answer = await self._call(INDEX_SEARCH, request, timeout, agent)
         found = answer.get("result")
         if not isinstance(found, Mapping):
             raise unlike_a_result(INDEX_SEARCH, answer, self.pin.describe(agent))
-        await self._runs.see(found.get("run"), agent)
+        await self._runs.see(found.get("run"), agent, asked_at=asked_at)
         return found
 
     async def _run_on(
@@ -195,7 +196,7 @@ class BrokerScripts:
     async def _execute(
         self, statement: Statement, agent: str | None, write: bool, timeout: float
     ) -> Any:
-        started = time.perf_counter()
+        asked_at = time.monotonic()
         script, params = statement
         key = "command" if write else "query"
         tool = _COMMAND if write else QUERY
@@ -210,7 +211,7 @@ class BrokerScripts:
             request |= packed(params)
         with span(f"database {key}", attributes=_NOTES):
             answer = await self._call(tool, request, timeout, agent)
-            log.debug("%s took %.1f ms", tool, (time.perf_counter() - started) * 1e3)
+            log.debug("%s took %.1f ms", tool, (time.monotonic() - asked_at) * 1e3)
         result = answer.get("result", [])
         if not isinstance(result, list):
             raise unlike_a_result(tool, answer, self.pin.describe(agent))
@@ -225,7 +226,7 @@ class BrokerScripts:
         else:
             return result
         if isinstance(value, dict) and "run" in value:
-            await self._runs.see(value.pop("run"), agent)
+            await self._runs.see(value.pop("run"), agent, asked_at=asked_at)
         return value
 
     # The database
@@ -246,12 +247,12 @@ class BrokerScripts:
                 raise
             return
         log.info("created database %s", self.database)
-        self._runs.created()
-        if version:
-            return
-        version = await self._version_of(self.database, agent, timeout)
-        if is_too_old(version):
-            raise await self._taken_back(version, agent, timeout)
+        if not version:
+            version = await self._version_of(self.database, agent, timeout)
+            if is_too_old(version):
+                raise await self._taken_back(version, agent, timeout)
+        # The word of the new database is known before anything is stored that could be lost.
+        await self._execute(SELECT_RUN, agent, False, timeout)
 
     async def engine_version(self, agent: str | None, timeout: float) -> str:
         """Return the version of an agent's engine; empty if it has no database to ask.

@@ -56,6 +56,9 @@ So a database without it, or with another one than before, was restarted. The em
 ``kadi_localnet`` sets it; in others the first worker that misses it does.
 """
 
+SELECT_RUN = Statement(f"SELECT ${RUN} AS run")
+"""Asks for nothing but the word of :data:`RUN`."""
+
 
 def rows_together(queries: Mapping[str, str], answer: Iterable[str]) -> str:
     """Return a query whose answer is a map from the names of several queries to their rows.

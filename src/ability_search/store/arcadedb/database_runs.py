@@ -19,8 +19,6 @@ log = logging.getLogger(__name__)
 _MARK = f"SET GLOBAL {RUN} = ifnull(${RUN}, :run); RETURN {{'mark': ${RUN}}};"
 _MOST_MARKS = 8
 """Marks in a row that no answer confirms, after which the database is no longer watched."""
-_IN_FLIGHT = 2.0
-"""Seconds after a mark in which an answer without a word counts as one from before it."""
 
 
 class DatabaseRuns:
@@ -55,39 +53,35 @@ class DatabaseRuns:
         self._marks = 0
         """Marks in a row that no answer confirmed."""
         self._marked_at = -math.inf
+        """When the last mark was answered."""
         self._watching = True
-        self._created = False
         self._marking = asyncio.Lock()
 
-    def created(self) -> None:
-        """Note that the database was just created: its first word is not that of a restart."""
-        self._created = True
+    async def see(self, word: Any, agent: str | None, *, asked_at: float) -> None:
+        """Note the word of an answer of an agent; set one if there is none.
 
-    async def see(self, word: Any, agent: str | None) -> None:
-        """Note the word of an answer of an agent; set one if there is none."""
+        An answer without a word tells nothing if its question was asked before the last mark was
+        answered: the database may have answered it before the mark.
+
+        Args:
+            word: The word, of whatever type the answer has it; ``None`` if there is none.
+            agent: The agent that answered.
+            asked_at: When the question was sent, by the clock.
+        """
         if not self._watching:
             return
         if isinstance(word, str):
             self._meet(word)
-        elif self._clock() - self._marked_at >= _IN_FLIGHT:
-            self._doubt()
-            # Other answers need not wait for it.
-            if not self._marking.locked():
-                async with self._marking:
-                    await self._mark(agent)
+        elif not self._marking.locked() and asked_at >= self._marked_at:
+            self._restarted()
+            async with self._marking:
+                await self._mark(agent)
 
     def _meet(self, word: str) -> None:
         if word == self._expected:
             self._expected, self._marks = None, 0
         if word not in self._known:
             self._known.add(word)
-            self._doubt()
-
-    def _doubt(self) -> None:
-        """Tell of a restart, unless the database is new and has nothing that could be lost."""
-        if self._created:
-            self._created = False
-        else:
             self._restarted()
 
     async def _mark(self, agent: str | None) -> None:
