@@ -45,6 +45,8 @@ _MOST_ERRORS = 1000
 _MOST_PATHS = 50
 _LONGEST_NAME = 100
 """Maximum length of a field name for which a similar one is suggested."""
+_AGENT_NAME = 64
+"""Maximum characters of an agent's name in a message."""
 
 
 class Origin(msgspec.Struct, frozen=True):
@@ -327,6 +329,15 @@ class Agent:
     """Display name; empty if the broker does not give it."""
     networks: frozenset[str] = frozenset()
     """Networks on which the agent offers the tool; empty if the broker does not name them."""
+
+
+def quoted_name(name: str) -> str:
+    """Return the name of an agent for a message: in quotes, and of bounded length.
+
+    A stranger may have chosen it, and the message may end up on a terminal.
+    """
+    printable = "".join(char if char.isprintable() else "?" for char in name)
+    return repr(printable[:_AGENT_NAME])
 
 
 def agents_of(tool: Mapping[str, Any]) -> list[Agent]:

@@ -97,8 +97,8 @@ async def not_found(
             searches.append(Search(f"semantic{number}", chunk.embedding, _NEIGHBOURS, kinds=kinds))
             expected.append((f"chunk {chunk.chunk_id} is not found by semantic search", 1.0))
         if chunk.terms:
-            own = SparseVector(chunk.terms, chunk.weights)
-            searches.append(Search(f"keyword{number}", own, _NEIGHBOURS, kinds=kinds))
+            terms = SparseVector(chunk.terms, chunk.weights)
+            searches.append(Search(f"keyword{number}", terms, _NEIGHBOURS, kinds=kinds))
             score = sum(weight * weight for weight in chunk.weights)
             expected.append((f"chunk {chunk.chunk_id} is not found by keyword search", score))
     rows = (await store.search(collection, searches, Columns())).rows if searches else {}
@@ -148,7 +148,8 @@ class SelfRepair:
             if self._doubts.pending:
                 self._doubts.raised.set()
             raise
-        self._doubts.settle({each.type for each in collections}, restarts=restarts)
+        types = {collection.type for collection in collections}
+        self._doubts.settle(types, restarts=restarts)
 
     async def _check_one(self, collection: Collection) -> None:
         """Note whether the keyword index of a collection is complete; start a reindex if not."""

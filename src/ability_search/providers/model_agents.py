@@ -11,7 +11,7 @@ from typing import Protocol
 from ability_search.config.trusted_agent import TrustedAgent
 from ability_search.ports import Agents
 from kadi_client.errors import NoProvider
-from kadi_client.tools import Agent
+from kadi_client.tools import Agent, quoted_name
 
 ABSENT_SECONDS = 0.5
 """Seconds after which a request is repeated for which there was no agent: one that restarts is
@@ -19,8 +19,6 @@ listed again within seconds, and to ask the broker costs little."""
 _UNTRUSTED_SECONDS = 10.0
 """Seconds after which a request is repeated for which there were agents, but none to trust.
 Somebody has to decide about that, so a query does not wait for it."""
-_NAME_LENGTH = 64
-"""Maximum characters of an agent's name in an error."""
 
 
 class ModelService(Protocol):
@@ -69,9 +67,7 @@ def _shown(agent: Agent) -> str:
         return "an agent that the broker does not identify"
     text = agent.id
     if agent.name not in ("", agent.id):
-        # A stranger has chosen it, and it may end up on a terminal.
-        name = "".join(char if char.isprintable() else "?" for char in agent.name)
-        text = f"{name[:_NAME_LENGTH]!r} ({agent.id})"
+        text = f"{quoted_name(agent.name)} ({agent.id})"
     networks = ", ".join(sorted(agent.networks))
     return f"{text} on {networks}" if networks else text
 

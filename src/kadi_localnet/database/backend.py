@@ -295,8 +295,8 @@ def engine_error(kind: str, detail: str) -> DatabaseError:
 def is_too_old(version: str, oldest: Sequence[int] = MINIMUM_VERSION) -> bool:
     """Return whether an engine is older than needed; ``version`` is what it says of itself."""
     digits = version.split()[0].split("-")[0].split(".")[:3] if version.strip() else []
-    known = tuple(int(part) for part in digits if part.isdigit())
-    return bool(known) and known < tuple(oldest)
+    numbers = tuple(int(part) for part in digits if part.isdigit())
+    return bool(numbers) and numbers < tuple(oldest)
 
 
 def dotted(version: Sequence[int]) -> str:

@@ -97,12 +97,12 @@ OfferOption = Annotated[
 ]
 
 
-def named_families(given: Sequence[str] | None) -> tuple[str, ...] | None:
+def named_families(values: Sequence[str] | None) -> tuple[str, ...] | None:
     """Return the families in the values of ``--offer``; ``None`` if it is not given."""
-    if given is None:
+    if values is None:
         return None
-    names = [name.strip() for text in given for name in text.split(",")]
-    return tuple(dict.fromkeys(name for name in names if name))
+    names = [name.strip() for name in ",".join(values).split(",")]
+    return tuple(dict.fromkeys(filter(None, names)))
 
 
 WaitOption = Annotated[

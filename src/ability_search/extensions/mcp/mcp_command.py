@@ -59,9 +59,9 @@ async def _serve(settings: Settings, broker: str | None, profile: McpProfile | N
     from ability_search.extensions.localstack.supervisor import keep_connected
     from ability_search.extensions.mcp.mcp_server import serve_stdio
 
-    own, rows = settings.of(Gateway), listed_tools(settings.loading.offer)
+    gateway = settings.of(Gateway)
     live = LiveConnection(patience=_START_SECONDS)
-    caller = Caller(live, timeout=own.timeout)
+    caller = Caller(live, timeout=gateway.timeout)
     search = partial(caller.read, "search-query")
     environ = _restrict_files(settings)
     try:
@@ -71,9 +71,9 @@ async def _serve(settings: Settings, broker: str | None, profile: McpProfile | N
                 await serve_stdio(
                     caller,
                     answerer,
-                    max_bytes=own.request_bytes,
-                    profile=profile or own.mcp_profile,
-                    rows=rows,
+                    max_bytes=gateway.request_bytes,
+                    profile=profile or gateway.mcp_profile,
+                    rows=listed_tools(settings.loading.offer),
                 )
             keeping.cancel()
     except ExceptionGroup as failures:

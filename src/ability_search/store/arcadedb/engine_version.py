@@ -14,7 +14,7 @@ _NUMBERS = re.compile(r"\s*(\d+)\.(\d+)(?:\.(\d+))?")
 
 
 def is_too_old(version: str) -> bool:
-    """Return whether a version, as an engine tells it, is older than :data:`OLDEST_ENGINE`.
+    """Return whether a version, in the words of an engine, is older than :data:`OLDEST_ENGINE`.
 
     A version that cannot be read is not.
     """
@@ -26,8 +26,8 @@ def is_too_old(version: str) -> bool:
 
 def too_old(version: str, where: str, *, hint: str | None = None) -> EngineTooOld:
     """Return the error for an engine; ``where`` names the agent that offers it."""
-    found = version.split()[0]
+    number = version.split()[0]
     needed = ".".join(map(str, OLDEST_ENGINE))
     return EngineTooOld(
-        f"ArcadeDB {found} found at {where}, {needed} or later is needed", hint=hint
+        f"ArcadeDB {number} found at {where}, {needed} or later is needed", hint=hint
     )

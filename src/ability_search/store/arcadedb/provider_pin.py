@@ -15,6 +15,7 @@ from ability_search.store.arcadedb.core import Statement
 from ability_search.store.arcadedb.engine_version import is_too_old, too_old
 from ability_search.store.arcadedb.refusals import PASSING
 from kadi_client.errors import KadiError, NoProvider
+from kadi_client.tools import quoted_name
 
 log = logging.getLogger(__name__)
 
@@ -96,7 +97,9 @@ class ProviderPin:
         if agent is None:
             return "the database ability"
         name = self._names.get(agent, "")
-        return f"{name!r} (agent {agent})" if name and name != agent else f"agent {agent}"
+        if name in ("", agent):
+            return f"agent {agent}"
+        return f"{quoted_name(name)} (agent {agent})"
 
     async def list_agents(self) -> list[str]:
         """Return the ids of the agents that offer a database, whichever it is.
@@ -187,11 +190,11 @@ class ProviderPin:
         if not ids:
             self._require_none_known(failures)
             self._agents = repeat(None)
-            return  # the call says that there is none
+            return  # the error of the call says that there is none
         if len(ids) > 1 or "" in ids.values():
             ids = {agent: id_ or await self._identify(agent) for agent, id_ in ids.items()}
-        known = self._database or next(iter(ids.values()))
-        fitting = [agent for agent, id_ in ids.items() if id_ == known]
+        database = self._database or next(iter(ids.values()))
+        fitting = [agent for agent, id_ in ids.items() if id_ == database]
         if self._database is not None and not fitting:
             for failure in failures.values():
                 raise failure
@@ -209,7 +212,7 @@ class ProviderPin:
             chosen = ", ".join(map(self.describe, fitting))
             log.info("statements now go to %s, which has the same database", chosen)
         self._fitting, self._searching = fitting, searching
-        self._agents, self._database, self._chosen = cycle(fitting), known, True
+        self._agents, self._database, self._chosen = cycle(fitting), database, True
 
     def _require_none_known(self, failures: Mapping[str, DatabaseUnavailable]) -> None:
         """Raise the reason why no agent offers the database that this worker works with.

@@ -201,6 +201,14 @@ def is_understood(text: str) -> bool:
     return any(meaning.pattern.search(text) for meaning in _MEANINGS)
 
 
+def _meaning_of(text: str) -> Meaning:
+    """Return the first meaning whose pattern matches a text."""
+    for meaning in _MEANINGS:
+        if meaning.pattern.search(text):
+            return meaning
+    return _OTHER
+
+
 def refusal(
     text: str, *, who: str = "the database ability", params: Mapping[str, Any] | None = None
 ) -> SearchError:
@@ -211,13 +219,14 @@ def refusal(
         who: Describes the ability: its name and agent id.
         params: Parameters of the statement, which no error repeats.
     """
-    meaning = next((each for each in _MEANINGS if each.pattern.search(text)), _OTHER)
+    meaning = _meaning_of(text)
     level = logging.WARNING if meaning is _OTHER else logging.DEBUG
     log.log(level, "statement refused (%s): %s", meaning.reason, text.partition("\n")[0][:_LOGGED])
     if meaning.reason == _TOO_LARGE:
         return answer_too_large()
     problem = meaning.problem.format(who=who)
-    if meaning.quoted and (words := said(text, params or {}, whole=meaning is not _OTHER)):
+    words = said(text, params or {}, whole=meaning is not _OTHER) if meaning.quoted else ""
+    if words:
         problem = f"{problem}: {words!r}"
     if meaning.reason == UNREACHABLE:
         return ServerUnreachable(problem, hint=meaning.hint)
