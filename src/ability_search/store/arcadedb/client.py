@@ -214,19 +214,12 @@ class BrokerScripts:
         result = answer.get("result", [])
         if not isinstance(result, list):
             raise unlike_a_result(tool, answer, self.pin.describe(agent))
-        if len(result) != 1:
+        answered = _map_in(result)
+        if answered is None:
             return result
-        if isinstance(result[0], dict) and set(result[0]) == {"value"}:
-            value = result[0]["value"]
-        # The result is the map of a RETURN, or of a query of variables: the scripts used here end
-        # in RETURN {...} or in a SELECT, never in another RETURN.
-        elif script.rstrip().endswith("};") or script.startswith("SELECT $"):
-            value = result[0]
-        else:
-            return result
-        if isinstance(value, dict) and "run" in value:
-            await self._runs.see(value.pop("run"), agent)
-        return value
+        if "run" in answered:
+            await self._runs.see(answered.pop("run"), agent)
+        return answered
 
     # The database
 
@@ -351,3 +344,19 @@ class BrokerScripts:
                 return refusal(str(exc), who=who, params=tool_input)
         sent = {"input": list(texts_in(tool_input))}
         return DatabaseUnavailable(no_answer(tool, exc, sent, who=who))
+
+
+def _map_in(rows: list[Any]) -> dict[str, Any] | None:
+    """Return the map of a script's RETURN, or of :func:`.core.rows_together`, in an answer.
+
+    A database answers ``RETURN {...}`` with one row, which has the map as its only column
+    ``value``. The row of :func:`.core.rows_together` is its map; only that has a column ``run``.
+    ``None`` if the rows are rows.
+    """
+    if len(rows) != 1 or not isinstance(rows[0], dict):
+        return None
+    (row,) = rows
+    if "run" in row:
+        return row
+    returned = row.get("value") if len(row) == 1 else None
+    return returned if isinstance(returned, dict) else None
