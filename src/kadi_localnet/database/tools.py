@@ -69,7 +69,7 @@ Params = dict[str, Any] | list[Any] | None
 class _Options(BaseModel):
     """Language and parameters of a statement."""
 
-    language: str = Field("sql", min_length=1, description="sql or sqlscript; no other language is allowed.")
+    language: str = Field("sql", min_length=1, description="sql or sqlscript, no other.")
     params: Params = Field(
         None, description="Named (:name) as an object, or positional (?) as an array."
     )

@@ -316,7 +316,7 @@ def test_the_database_ability_and_its_client_agree() -> None:
 @pytest.mark.parametrize(
     ("error", "why"),
     [
-        (NotConnected("lost"), "the connection to the broker is lost"),
+        (NotConnected("lost"), "the connection to the broker is lost: 'lost'"),
         (RemoteError("it broke"), "the database ability failed: 'it broke'"),
     ],
 )

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from ability_search.client.tool_client import ToolClient
-from ability_search.extensions.cli.tool_calls import LiveConnection, Unavailable
+from ability_search.extensions.cli.tool_calls import LiveConnection, Unavailable, broker_unavailable
 from ability_search.extensions.gateway.settings import Gateway
 from ability_search.wire import Result
 from kadi_client import KadiError
@@ -102,7 +102,7 @@ class Network:
         try:
             return await connection.list_tools(include_providers=True, timeout=_BROKER_SECONDS)
         except KadiError as exc:
-            raise Unavailable("the broker does not answer", retry_after=1.0) from exc
+            raise broker_unavailable(exc) from exc
 
     def _end(self, reading: asyncio.Task[Listing]) -> None:
         self._reading = None

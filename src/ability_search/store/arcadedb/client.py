@@ -19,7 +19,7 @@ from ability_search.errors import (
 )
 from ability_search.ops.metrics.meter import UNMETERED, Meter
 from ability_search.ports import Agents, Invoke
-from ability_search.providers.provider_errors import message_in, no_answer
+from ability_search.providers.provider_errors import message_in, no_answer, texts_in
 from ability_search.retry import growing, retry
 from ability_search.store.arcadedb.core import Statement
 from ability_search.store.arcadedb.database_runs import DatabaseRuns
@@ -34,7 +34,6 @@ from ability_search.store.arcadedb.refusals import (
     answer_too_large,
     is_understood,
     refusal,
-    texts_in,
     unlike_a_result,
 )
 from ability_search.store.arcadedb.rows import packed
@@ -355,7 +354,7 @@ def _map_in(rows: list[Any]) -> dict[str, Any] | None:
     """
     if len(rows) != 1 or not isinstance(rows[0], dict):
         return None
-    (row,) = rows
+    row: dict[str, Any] = rows[0]
     if "run" in row:
         return row
     returned = row.get("value") if len(row) == 1 else None
