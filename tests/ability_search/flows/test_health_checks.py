@@ -12,7 +12,8 @@ from tests.foreign_models import ForeignModels
 
 from ability_search.client.tool_client import Target
 from ability_search.extensions.localstack import health_checks
-from ability_search.extensions.localstack.health_checks import Check, Checks, check_network
+from ability_search.extensions.localstack.check_results import Check, Checks
+from ability_search.extensions.localstack.health_checks import check_network
 
 COUNT = 9
 """Collections, each under another model."""

@@ -217,7 +217,7 @@ def _translated(exc: KadiError, tool: str, tool_input: Any) -> SearchError:
 
 
 NEEDED_TOOLS: Mapping[str, tuple[str, ...]] = {
-    "database": ("arcade-query", "arcade-command", "arcade-batch", "arcade-db-create"),
+    "database": ("arcade-query", "arcade-command", "arcade-db-list", "arcade-db-create"),
     "models": ("create-embedding",),
     "worker": tuple(row.name for row in TOOLS),
 }

@@ -14,7 +14,8 @@ from ability_search.client.tool_client import Target
 from ability_search.config.loader import load_settings
 from ability_search.config.schema import Settings
 from ability_search.extensions.cli.prometheus_meter import PrometheusMeter, serve_metrics
-from ability_search.extensions.localstack.health_checks import Check, Checks, check_network
+from ability_search.extensions.localstack.check_results import Check, Checks
+from ability_search.extensions.localstack.health_checks import check_network
 from ability_search.tools.table import TOOLS, offered_tools
 from kadi_client import Call, Connection, Tool
 from kadi_localnet.broker import Broker, serve_broker
