@@ -101,6 +101,9 @@ class OverHttp:
             error.hint = f"{service.api} asks to wait {error.retry_after:.0f} s."
         raise error
 
+    async def check_offered(self, request: Mapping[str, Any]) -> None:
+        """Do nothing: an HTTP server that is away refuses the connection, see :class:`Transport`."""
+
     def _result(self, answer: httpx.Response, request: Mapping[str, Any]) -> Any:
         """Return the JSON of a successful response."""
         service = self._service

@@ -48,9 +48,9 @@ _SHORTEST = 0.001
 
 
 class Transport(Protocol):
-    """A function that sends one request to a model server.
+    """Sends requests to a model server.
 
-    If the request has ``stream``, the answer may be an async generator of its chunks.
+    If a request has ``stream``, the answer may be an async generator of its chunks.
     """
 
     async def __call__(self, request: Mapping[str, Any], *, timeout: float) -> Any:
@@ -59,6 +59,13 @@ class Transport(Protocol):
         Raises:
             SearchError: of the class given by the :class:`Service`. ``retryable`` is false on the
                 instance if a retry cannot help; ``retry_after`` is set if the server sent it.
+        """
+
+    async def check_offered(self, request: Mapping[str, Any]) -> None:
+        """Check, after a request was not answered in time, that there is a server to answer it.
+
+        Raises:
+            SearchError: of the service, caused by a :class:`NoProvider`, if there is none.
         """
 
 
@@ -172,13 +179,10 @@ class OverBroker:
         return answer
 
     async def check_offered(self, request: Mapping[str, Any]) -> None:
-        """Check after a timeout that there is an agent that could have answered.
+        """Check after a timeout that an agent could have answered, see :class:`Transport`.
 
         A broker may hold a call until its agent returns. That says nothing about the model, and
         another agent may have come meanwhile.
-
-        Raises:
-            SearchError: of the service, caused by a :class:`NoProvider`, if there was no agent.
         """
         if self.agents is None:
             return

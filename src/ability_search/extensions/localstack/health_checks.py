@@ -305,20 +305,21 @@ async def _check_components(checks: Checks, joined: Sequence[Joined]) -> None:
     offer = target.stack.offer if target.stack is not None else None
     needed = needed_tools(settings, memory=memory, offer=offer)
     _check_tools(checks, needed, joined)
-    if databases := offering(joined, "arcade-query"):
+    answered = True
+    databases = offering(joined, "arcade-query")
+    if databases:
         remedy = "See the log of the database ability."
-        await checks.run("database", _databases(databases), remedy=remedy)
+        answered = await checks.run("database", _databases(databases), remedy=remedy)
     embedders = offering(joined, EMBEDDINGS.tool)
     if settings.embedding.transport == "api" or embedders:
         await checks.run("embedding", check_embedding(first_of(embedders, client)))
     rerankers = offering(joined, RERANK.tool)
     if settings.reranker.transport == "api" or rerankers:
         await checks.run("reranker", check_reranking(first_of(rerankers, client)), state="warn")
-    if "search-collections" in visible:
-        if checks.failed("database"):
-            checks.skip("search", "database")
-        else:
-            await _check_search(checks, client, first_of(embedders, client))
+    if "search-collections" in visible and answered:
+        await _check_search(checks, client, first_of(embedders, client))
+    elif "search-collections" in visible:
+        checks.skip("search", "database")
     if target.stack is not None:
         await _check_metrics(checks, target.stack, settings)
     for check in loaded().checks:
