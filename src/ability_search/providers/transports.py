@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from pydantic import SecretStr
 
@@ -47,12 +48,13 @@ _SHORTEST = 0.001
 """Minimum seconds of a call."""
 
 
-class Transport(Protocol):
+class Transport(ABC):
     """Sends requests to a model server.
 
     If a request has ``stream``, the answer may be an async generator of its chunks.
     """
 
+    @abstractmethod
     async def __call__(self, request: Mapping[str, Any], *, timeout: float) -> Any:
         """Send a request and return the server's answer.
 
@@ -61,7 +63,9 @@ class Transport(Protocol):
                 instance if a retry cannot help; ``retry_after`` is set if the server sent it.
         """
 
-    async def check_offered(self, request: Mapping[str, Any]) -> None:
+    async def check_offered(  # noqa: B027 - a server with an address is there
+        self, request: Mapping[str, Any]
+    ) -> None:
         """Check, after a request was not answered in time, that there is a server to answer it.
 
         Raises:
@@ -130,7 +134,7 @@ class Service:
 
 
 @dataclass(slots=True, eq=False)
-class OverBroker:
+class OverBroker(Transport):
     """A transport that calls the tool of a model manager on the network.
 
     The broker chooses the agent of a call. If that agent does not have the model, the call goes to

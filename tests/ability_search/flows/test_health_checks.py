@@ -12,8 +12,8 @@ from tests.ability_search.flows.conftest import MODEL, Network, Start, document
 from tests.foreign_models import ForeignModels
 
 from ability_search.client.tool_client import Target
-from ability_search.config.setting_fields import Url
 from ability_search.config.schema import Settings
+from ability_search.config.setting_fields import Url
 from ability_search.extensions.localstack import health_checks
 from ability_search.extensions.localstack.check_results import Check, Checks
 from ability_search.extensions.localstack.health_checks import check_network
