@@ -52,11 +52,16 @@ class Unavailable(SearchError):
     default_hint = "Run `ability-search doctor` to see what is connected, then call again."
 
 
+def quoted(text: str) -> str:
+    """Return the words of another program on one line, without credentials and paths."""
+    return words_of(text, {})
+
+
 def broker_unavailable(
     cause: KadiError | None, problem: str = "the broker does not answer"
 ) -> Unavailable:
     """Return the error for a broker that does not do its part, with its words if there are any."""
-    words = words_of(str(cause), {}) if cause else ""
+    words = quoted(str(cause)) if cause else ""
     return Unavailable(f"{problem}: {words}" if words else problem, retry_after=1.0)
 
 

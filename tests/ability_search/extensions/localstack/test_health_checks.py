@@ -190,3 +190,20 @@ async def test_what_depends_on_a_failed_database_is_skipped(tmp_path: Path) -> N
     assert listed.state == "ok", "arcade-batch is none of what a worker calls"
     assert "does not reach its ArcadeDB server" in asked.text
     assert "fetch failed" in asked.text
+
+
+async def test_a_gateway_that_accepts_no_calls_is_quoted(tmp_path: Path) -> None:
+    settings = load_settings({"SEARCH_DATA_DIR": str(tmp_path)}, tmp_path)
+    async with serve_broker(LOCAL, 0) as broker:
+        async with serve_metrics(lambda: "", LOCAL, 0, token="t") as url:
+            address = url.removesuffix("/metrics")
+            part = RunningComponent("gateway", 1, address=address)
+            stack = RunningStack(1, broker.url, ("global",), "now", parts=(part,))
+            target = Target(broker.url, ("global",), "test", stack)
+            (refused,) = [
+                check for check in await made(settings, target) if check.name == "gateway"
+            ]
+        (away,) = [check for check in await made(settings, target) if check.name == "gateway"]
+    assert refused.text.startswith(f"{address} accepts no calls: HTTP 404: ")
+    assert away.text.startswith(f"{address} does not answer: ConnectError: ")
+    assert away.text.endswith("failed")
