@@ -73,6 +73,12 @@ class _Tools:
         return await self._statement("command", given, given["command"])
 
     async def batch(self, given: dict[str, Any]) -> Any:
+        try:
+            return await self._transaction(given)
+        except httpx.HTTPError:
+            return {"success": False, "error": "fetch failed", "committed": False}
+
+    async def _transaction(self, given: dict[str, Any]) -> Any:
         database = given["database"]
         begun = await self._client.post(f"/api/v1/begin/{database}")
         if begun.is_error:
@@ -87,7 +93,8 @@ class _Tools:
             )
             if response.is_error:
                 await self._client.post(f"/api/v1/rollback/{database}", headers=session)
-                raise _Failure(f"Command failed: {command['command']} -- {response.text}")
+                error = f"Command failed: {command['command']} -- {response.text}"
+                return {"success": False, "error": error, "committed": False}
             results += response.json().get("result", [])
         # As in the field, the answer to the commit is not looked at.
         await self._client.post(f"/api/v1/commit/{database}", headers=session)

@@ -66,6 +66,18 @@ class StackComponent:
     """Returns host and port in the settings that it listens on; ``None`` if it has no port."""
 
 
+@dataclass(frozen=True, slots=True)
+class HealthCheck:
+    """A check of the command doctor."""
+
+    name: str
+    run: Callable[[Any], Awaitable[str]]
+    """Is given a :class:`.ToolClient`, and returns what it found, if anything; raises a
+    :class:`.SearchError` with the remedy."""
+    needs: str = ""
+    """Name of a check without which this one is skipped, such as ``database``."""
+
+
 class SearchOptions(Protocol):
     """Options of the command search: a dataclass whose fields are options of it."""
 
@@ -114,11 +126,8 @@ class Hooks:
         raise NotImplementedError
 
     @hookspec
-    def register_checks(self) -> Mapping[str, Callable[[Any], Awaitable[str]]]:
-        """Return checks of the command doctor by name; each is given a :class:`.ToolClient`.
-
-        It returns what it found, if anything, or raises a :class:`.SearchError` with the remedy.
-        """
+    def register_checks(self) -> Sequence[HealthCheck]:
+        """Return checks of the command doctor."""
         raise NotImplementedError
 
     @hookspec
@@ -251,9 +260,9 @@ class Extensions:
         return {each.name: each for each in sorted(components, key=lambda each: each.place)}
 
     @cached_property
-    def checks(self) -> dict[str, Callable[[Any], Awaitable[str]]]:
-        """The further checks of the command doctor by name."""
-        return dict(_flat([each.items() for each in self._plugins.hook.register_checks()]))
+    def checks(self) -> Sequence[HealthCheck]:
+        """The further checks of the command doctor."""
+        return _flat(self._plugins.hook.register_checks())
 
     @cached_property
     def steps(self) -> list[AddedSteps]:

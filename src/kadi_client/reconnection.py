@@ -67,6 +67,7 @@ class Reconnecting(ABC):
         self._closed = asyncio.Event()
         self._failure: Exception | None = None
         """The error with which the last opening failed, or that ended the connection for good."""
+        self._last_failure: KadiError | None = None
         self.sessions = 0
         """Number of sessions so far; the visible tools may differ between sessions."""
 
@@ -86,6 +87,11 @@ class Reconnecting(ABC):
     def connected(self) -> bool:
         """True if there is a session at this moment."""
         return self._session is not None
+
+    @property
+    def last_failure(self) -> KadiError | None:
+        """Why there is no session at this moment; ``None`` if there is one, or was no attempt."""
+        return None if self.connected else self._last_failure
 
     async def wait_connected(self) -> None:
         """Wait for a session; raises :class:`NotConnected` once the connection is closed."""
@@ -195,7 +201,7 @@ class Reconnecting(ABC):
             try:
                 await self._attempt()
             except (KadiError, OSError, WebSocketException) as exc:
-                failure = self._explain(exc)
+                failure = self._last_failure = self._explain(exc)
             if self._closing:
                 return
             established = self.sessions > 0

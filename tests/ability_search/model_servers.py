@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -89,6 +89,16 @@ async def http_api(answer: Answer) -> AsyncIterator[Api]:
         server.close()
         if api.hang is not None:
             api.hang.set()
+
+
+class ByFunction(Transport):
+    """A transport whose requests are answered by a function."""
+
+    def __init__(self, send: Callable[..., Awaitable[Any]]) -> None:
+        self._send = send
+
+    async def __call__(self, request: Mapping[str, Any], *, timeout: float) -> Any:
+        return await self._send(request, timeout=timeout)
 
 
 @asynccontextmanager

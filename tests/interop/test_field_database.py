@@ -2,6 +2,8 @@
 
 The rows of :data:`ANSWERS` are held to the real ability where it is present, and everywhere to its
 stand-in in other tests, `tests/foreign_database.py`: so the stand-in answers as the real one does.
+They are held to our own ability too, over the embedded engine and over a server: whoever reads the
+answers of the one can read those of the other.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from tests.ability_search.flows.conftest import MODEL, WordModel
-from tests.database_servers import database_server
+from tests.database_servers import PASSWORD, database_server
 from tests.foreign_database import foreign_database
 from tests.interop.field_database import FieldDatabase, field_database, needs_field_database
 from tests.interop.real_client import PATIENCE
@@ -27,6 +29,9 @@ from ability_search.config.loader import load_settings
 from ability_search.worker import open_worker
 from kadi_client import Connection
 from kadi_localnet.broker import serve_broker
+from kadi_localnet.database.embedded import EmbeddedDatabases
+from kadi_localnet.database.remote_server import HttpDatabases
+from kadi_localnet.database.tools import database_tools
 
 pytestmark = [
     pytest.mark.process,
@@ -42,6 +47,7 @@ def refused(status: int, exception: str) -> dict[str, Any]:
     return {"success": False, "error": re.compile(error)}
 
 
+REFUSED = {"success": False, "error": str}
 ROW = {"@rid": re.compile(r"^#\d+:\d+$"), "@type": "T", "@cat": "d", "k": str}
 WRITTEN = {"success": True, "result": list, "count": 1}
 ON_D = {"database": "d"}
@@ -126,11 +132,21 @@ ANSWERS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         },
         {"success": True, "results": [ROW], "committed": True},
     ),
-    # It does not look at what the commit answers.
     (
         "arcade-batch",
-        {**ON_D, "commands": ["INSERT INTO T SET k = 'b'"]},
-        {"success": True, "results": [ROW], "committed": True},
+        {
+            **ON_D,
+            "commands": [
+                "UPDATE T SET n = 1 WHERE k = 'b'",
+                "SELECT FROM T WHERE k = 'absent'",
+            ],
+        },
+        {"success": True, "results": [{"count": 1}], "committed": True},
+    ),
+    (
+        "arcade-batch",
+        {**ON_D, "commands": ["INSERT INTO T SET k = 'd'", "INSERT INTO Absent SET k = 'd'"]},
+        {"success": False, "error": re.compile("^Command failed: "), "committed": False},
     ),
     (
         "arcade-batch",
@@ -139,6 +155,21 @@ ANSWERS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ),
 ]
 """Tools, inputs and the shapes of the answers, in order, on an empty server."""
+
+OF_THE_FIELD: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+    # It does not look at what the commit answers.
+    (
+        "arcade-batch",
+        {**ON_D, "commands": ["INSERT INTO T SET k = 'b'"]},
+        {"success": True, "results": [ROW], "committed": True},
+    ),
+    (
+        "arcade-query",
+        {**ON_D, "query": "MATCH (n) RETURN count(n) AS c", "language": "cypher"},
+        {"success": True, "result": [{"c": 0}], "count": 1},
+    ),
+]
+"""What ours refuses, after :data:`ANSWERS`: a batch that is not committed, another language."""
 
 DOWN: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     (
@@ -163,8 +194,6 @@ DOWN: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ),
 ]
 """The same when the server is down."""
-LEFT_OUT = {"arcade-batch"}
-"""Tools that the stand-in lacks, as the worker does not call them."""
 
 DOCUMENTS = [
     {"source": "cats", "content": "Cats purr when they are content."},
@@ -219,6 +248,51 @@ def stand_in(field: Field, _directory: Path) -> AbstractAsyncContextManager[Conn
     return foreign_database(field.url, field.server_url)
 
 
+@asynccontextmanager
+async def our_ability_over_the_server(field: Field, _directory: Path) -> AsyncIterator[None]:
+    """Offer our database ability over the server of a network."""
+    databases = HttpDatabases([field.server_url], user="root", password=PASSWORD)
+    try:
+        async with Connection(field.url, name="ours", tools=database_tools(databases)):
+            yield
+    finally:
+        await databases.close()
+
+
+@asynccontextmanager
+async def our_ability_over_the_engine(field: Field, directory: Path) -> AsyncIterator[None]:
+    """Offer our database ability over the embedded engine."""
+    async with (
+        EmbeddedDatabases(directory / "databases", heap_mb=512) as databases,
+        Connection(field.url, name="ours", tools=database_tools(databases)),
+    ):
+        yield
+
+
+@pytest.mark.parametrize("ability", [our_ability_over_the_server, our_ability_over_the_engine])
+async def test_our_ability_answers_in_the_shapes_of_the_field(
+    field: Field,
+    tmp_path: Path,
+    ability: Callable[[Field, Path], AbstractAsyncContextManager[object]],
+) -> None:
+    """Only the texts of errors are its own."""
+    async with ability(field, tmp_path):
+        await field.agents()
+        assert await mismatches(field, [*map(with_any_error, ANSWERS)]) == []
+        refusals = [(tool, tool_input, REFUSED) for tool, tool_input, _ in OF_THE_FIELD]
+        assert await mismatches(field, refusals) == []
+
+
+def with_any_error(
+    row: tuple[str, dict[str, Any], dict[str, Any]],
+) -> tuple[str, dict[str, Any], dict[str, Any]]:
+    """Return a row of :data:`ANSWERS` that demands no certain text of an error."""
+    tool, tool_input, shape = row
+    if shape["success"] is True:
+        return row
+    return tool, tool_input, {**shape, "error": str}
+
+
 @pytest.mark.parametrize(
     "ability", [stand_in, pytest.param(field_ability, marks=needs_field_database)]
 )
@@ -229,20 +303,17 @@ async def test_the_ability_of_the_field_and_its_stand_in_answer_in_the_same_shap
 ) -> None:
     async with ability(field, tmp_path):
         await field.agents()
-        left_out = LEFT_OUT if ability is stand_in else set()
-        assert await mismatches(field, ANSWERS, left_out) == []
+        assert await mismatches(field, [*ANSWERS, *OF_THE_FIELD]) == []
         field.server.stop()
-        assert await mismatches(field, DOWN, left_out) == []
+        assert await mismatches(field, DOWN) == []
 
 
 async def mismatches(
-    field: Field, rows: list[tuple[str, dict[str, Any], dict[str, Any]]], left_out: set[str]
+    field: Field, rows: list[tuple[str, dict[str, Any], dict[str, Any]]]
 ) -> list[str]:
     """Make the calls in order; return the answers that have another shape, and how they differ."""
     wrong = []
     for tool, tool_input, shape in rows:
-        if tool in left_out:
-            continue
         answer = await field.call(tool, tool_input)
         wrong += [f"{tool} {tool_input}: {text}" for text in differences(answer, shape)]
     return wrong

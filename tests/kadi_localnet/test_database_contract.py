@@ -68,19 +68,19 @@ async def test_numbers_that_json_cannot_write_stay_valid_json(db: Abilities) -> 
 @pytest.mark.parametrize(
     ("script", "expected"),
     [
-        ("RETURN {'a': 1, 'b': [1, 2]};", [{"a": 1, "b": [1, 2]}]),
-        ("RETURN {'value': {'a': 1}};", [{"value": {"a": 1}}]),
-        ("RETURN {'value': 5};", [{"value": 5}]),
+        ("RETURN {'a': 1, 'b': [1, 2]};", [{"value": {"a": 1, "b": [1, 2]}}]),
+        ("RETURN {'value': {'a': 1}};", [{"value": {"value": {"a": 1}}}]),
+        ("RETURN {'value': 5};", [{"value": {"value": 5}}]),
         ("RETURN [1, 'x'];", [{"value": 1}, {"value": "x"}]),
         ("RETURN [{'a': 1}, {'b': 2}];", [{"a": 1}, {"b": 2}]),
         ("RETURN 5;", [{"value": 5}]),
         ("RETURN null;", [{"value": None}]),
-        ("RETURN {};", [{}]),
+        ("RETURN {};", [{"value": {}}]),
         ("LET $x = 5;", []),
         ("SELECT 1 AS a;", [{"a": 1}]),
         (
             "LET $s = SELECT 1 AS a; LET $k = SELECT 2 AS b; RETURN {'s': $s, 'k': $k};",
-            [{"s": [{"a": 1}], "k": [{"b": 2}]}],
+            [{"value": {"s": [{"a": 1}], "k": [{"b": 2}]}}],
         ),
     ],
 )
@@ -142,7 +142,8 @@ async def test_other_languages_are_refused(db: Abilities, language: str) -> None
     ):
         assert answer["success"] is False
         if language:
-            assert "only sql, sqlscript" in answer["error"]
+            assert "only sql and sqlscript" in answer["error"]
+            assert "use MATCH of SQL" in answer["error"]
 
 
 async def test_vectors_are_stored_and_searched(db: Abilities) -> None:
@@ -209,7 +210,8 @@ async def test_a_sparse_search_in_groups_keeps_what_a_filter_leaves(db: Abilitie
         "sqlscript",
     )
     # Without groups a few are taken from the whole index, and then looked through.
-    assert answer == {"first": 0, "s": [{"k": 1, "score": 2.0}, {"k": 0, "score": 1.0}]}
+    found = [{"k": 1, "score": 2.0}, {"k": 0, "score": 1.0}]
+    assert answer == {"value": {"first": 0, "s": found}}
 
 
 async def test_a_query_that_writes_is_refused(db: Abilities) -> None:
@@ -273,13 +275,16 @@ async def test_a_batch_is_all_or_nothing(db: Abilities) -> None:
     good: list[Any] = [
         "INSERT INTO T SET x = 1",
         {"command": "INSERT INTO T SET x = :x RETURN @this.x", "params": {"x": 2}},
+        "SELECT x FROM T WHERE x > 2",
+        "SELECT x FROM T ORDER BY x",
         {"command": "RETURN {'n': 7};", "language": "sqlscript"},
     ]
     answer = await db.call("arcade-batch", {"database": db.database, "commands": good})
     assert answer["success"] is True
     assert answer["committed"] is True
-    assert [len(rows) for rows in answer["results"]] == [1, 1, 1]
-    assert answer["results"][2] == [{"n": 7}]
+    first, *others = answer["results"]
+    assert (first["@type"], first["x"]) == ("T", 1)
+    assert others == [{"@this.x": 2}, {"x": 1}, {"x": 2}, {"value": {"n": 7}}]
     bad = [*good, "INSERT INTO Nope SET x = 3"]
     answer = await db.call("arcade-batch", {"database": db.database, "commands": bad})
     assert answer["success"] is False

@@ -202,7 +202,7 @@ def step(kind: str, database: str, number: int, rid: str) -> Step:
         return Step(
             "arcade-batch",
             {"database": database, "commands": commands},
-            lambda answer: selected(answer["results"][0]),
+            lambda answer: selected(answer["results"]),
         )
     if kind == "script":
         text = (

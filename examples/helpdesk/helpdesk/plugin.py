@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ability_search.extension import Command, hookimpl
+from ability_search.extension import Command, HealthCheck, hookimpl
 
 if TYPE_CHECKING:
-    from ability_search.client.tool_client import ToolClient
     from ability_search.config.setting_fields import Group
     from ability_search.search.options import QueryInput
     from ability_search.search.stage import Stage
@@ -30,11 +29,11 @@ def register_commands() -> Sequence[Command]:
 
 
 @hookimpl
-def register_checks() -> Mapping[str, Callable[[ToolClient], Awaitable[str]]]:
+def register_checks() -> Sequence[HealthCheck]:
     """Return the check of the command doctor."""
     from helpdesk.command import check_pinned
 
-    return {"pinned": check_pinned}
+    return [HealthCheck("pinned", check_pinned)]
 
 
 @hookimpl

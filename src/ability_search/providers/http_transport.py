@@ -19,7 +19,7 @@ from ability_search.providers.provider_errors import (
     refusal_of_text,
     words_of,
 )
-from ability_search.providers.transports import Service, failure_in, unsent
+from ability_search.providers.transports import Service, Transport, failure_in, unsent
 from kadi_client.addresses import route_address
 from kadi_client.backoff import retry_after
 from kadi_client.context import headers
@@ -42,7 +42,7 @@ def http_client(*, propagate: bool) -> httpx.AsyncClient:
     return httpx.AsyncClient(event_hooks={"request": [follow] if propagate else []})
 
 
-class OverHttp:
+class OverHttp(Transport):
     """A transport that posts JSON to an HTTP API.
 
     Args:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from ability_search.errors import SearchError
-from ability_search.providers.transports import OverBroker, Service, Transport
+from ability_search.providers.transports import Service, Transport
 from kadi_client.errors import NoProvider, NotConnected, ProviderLost
 
 log = logging.getLogger(__name__)
@@ -74,8 +74,7 @@ class ModelClient:
                 async with asyncio.timeout(most):
                     answer = await self._transport(request, timeout=most)
             except TimeoutError as exc:
-                if isinstance(self._transport, OverBroker):
-                    await self._transport.check_offered(request)
+                await self._transport.check_offered(request)
                 late = f"{service.who} did not answer within {most:.3g} s"
                 raise service.unavailable(late, hint=service.hint("late")) from exc
         log.debug("%s took %.1f ms", service.tool, (time.perf_counter() - started) * 1e3)

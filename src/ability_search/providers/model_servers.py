@@ -84,12 +84,26 @@ class ModelServers:
         async with http_client(propagate=self.settings.tracing.propagate) as client:
             url = chosen.api_url.get_secret_value()
             transport = OverHttp(service, client, url, api_key=chosen.api_key)
+            yield _Metered(transport, self.meter, f"/v1/{service.route}")
 
-            async def metered(request: Mapping[str, Any], *, timeout: float) -> Any:
-                answer = transport(request, timeout=timeout)
-                return await metered_rpc(self.meter, f"/v1/{service.route}", answer)
 
-            yield metered
+@dataclass(frozen=True, slots=True)
+class _Metered(Transport):
+    """A transport that counts and times each request."""
+
+    transport: Transport
+    meter: Meter
+    name: str
+    """Name of the requests."""
+
+    async def __call__(self, request: Mapping[str, Any], *, timeout: float) -> Any:
+        """Send a request, see :class:`.Transport`."""
+        answer = self.transport(request, timeout=timeout)
+        return await metered_rpc(self.meter, self.name, answer)
+
+    async def check_offered(self, request: Mapping[str, Any]) -> None:
+        """Check that there is a server, see :class:`.Transport`."""
+        await self.transport.check_offered(request)
 
 
 def metered_invoke(invoke: Invoke, meter: Meter) -> Invoke:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 from urllib.parse import urlsplit
@@ -191,8 +191,25 @@ def _texts(request: Mapping[str, Any]) -> list[str]:
     return [text for each in lists for text in each if isinstance(text, str)]
 
 
+def texts_in(value: Any) -> Iterator[str]:
+    """Yield the texts in a value at any depth."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for part in value.values():
+            yield from texts_in(part)
+    elif isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
+        for part in value:
+            yield from texts_in(part)
+
+
 def no_answer(
-    tool: str, exc: KadiError, request: Mapping[str, Any], *, who: str = "its provider"
+    tool: str,
+    exc: KadiError,
+    request: Mapping[str, Any],
+    *,
+    who: str = "its provider",
+    caller: str = "this worker",
 ) -> str:
     """Describe why a call of a tool on the network failed.
 
@@ -203,18 +220,20 @@ def no_answer(
         exc: The failure of the call.
         request: Input of the call, whose texts are not repeated.
         who: Describes the agent that was called.
+        caller: Describes the agent that called it.
     """
+    words = words_of(str(exc), request)
     match exc:
         case NotConnected():
-            why = "the connection to the broker is lost"
+            why = f"the connection to the broker is lost: {words!r}"
         case CallTimeout():
             why = f"{who} gave no answer within {exc.timeout:.3g} s"
         case NoProvider():
-            why = f"no agent on the networks of this worker offers it: {words_of(str(exc), {})}"
+            why = f"no agent on the networks of {caller} offers it: {words_of(str(exc), {})}"
         case ProviderLost():
             why = f"{who} disconnected before it answered"
         case RemoteError():
-            why = f"{who} failed: {words_of(str(exc), request)!r}"
+            why = f"{who} failed: {words!r}"
         case _:
-            why = f"the broker refused the call: {words_of(str(exc), request)!r}"
+            why = f"the broker refused the call: {words!r}"
     return f"{tool} did not answer: {why}"

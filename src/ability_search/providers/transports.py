@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from pydantic import SecretStr
 
@@ -47,18 +48,28 @@ _SHORTEST = 0.001
 """Minimum seconds of a call."""
 
 
-class Transport(Protocol):
-    """A function that sends one request to a model server.
+class Transport(ABC):
+    """Sends requests to a model server.
 
-    If the request has ``stream``, the answer may be an async generator of its chunks.
+    If a request has ``stream``, the answer may be an async generator of its chunks.
     """
 
+    @abstractmethod
     async def __call__(self, request: Mapping[str, Any], *, timeout: float) -> Any:
         """Send a request and return the server's answer.
 
         Raises:
             SearchError: of the class given by the :class:`Service`. ``retryable`` is false on the
                 instance if a retry cannot help; ``retry_after`` is set if the server sent it.
+        """
+
+    async def check_offered(  # noqa: B027 - a server with an address is there
+        self, request: Mapping[str, Any]
+    ) -> None:
+        """Check, after a request was not answered in time, that there is a server to answer it.
+
+        Raises:
+            SearchError: of the service, caused by a :class:`NoProvider`, if there is none.
         """
 
 
@@ -123,7 +134,7 @@ class Service:
 
 
 @dataclass(slots=True, eq=False)
-class OverBroker:
+class OverBroker(Transport):
     """A transport that calls the tool of a model manager on the network.
 
     The broker chooses the agent of a call. If that agent does not have the model, the call goes to
@@ -172,13 +183,10 @@ class OverBroker:
         return answer
 
     async def check_offered(self, request: Mapping[str, Any]) -> None:
-        """Check after a timeout that there is an agent that could have answered.
+        """Check after a timeout that an agent could have answered, see :class:`Transport`.
 
         A broker may hold a call until its agent returns. That says nothing about the model, and
         another agent may have come meanwhile.
-
-        Raises:
-            SearchError: of the service, caused by a :class:`NoProvider`, if there was no agent.
         """
         if self.agents is None:
             return

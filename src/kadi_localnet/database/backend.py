@@ -1,7 +1,9 @@
 """The database port of the tools: statements in, JSON rows out.
 
-Both backends give the same answer to the same statement. A row is a JSON object. A script that
-returns a map gives one row, a list one row for each item, a scalar ``{"value": x}``. In a row,
+Both backends give the same answer to the same statement, which is that of an ArcadeDB server: so
+the database ability of the field answers, too. A row is a JSON object. A script that returns a map
+or a scalar gives one row ``{"value": x}``, a list one row for each item, which is the item itself
+if that is a map. In a row,
 
 * a record id is a string (``"#12:3"``), an embedded record or map an object, a list an array;
 * a DATETIME is a string in UTC in the format of the database: ISO 8601 without an offset
@@ -15,7 +17,7 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
@@ -44,7 +46,7 @@ Clients see by it that a database was restarted. After a kill an index may lack 
 """
 
 LANGUAGES = ("sql", "sqlscript")
-"""The languages of statements."""
+"""The languages of statements. The engine has others, whose statements nothing here checks."""
 
 MINIMUM_VERSION = (26, 10, 2)
 """Earlier engines have no registry of running queries, so a call cannot be stopped at its deadline.
@@ -81,7 +83,7 @@ class Statement:
 
     @property
     def is_script(self) -> bool:
-        """Return whether a RETURN determines the answer."""
+        """Return whether it may consist of several statements."""
         return self.language.lower() == "sqlscript"
 
 
@@ -244,23 +246,15 @@ def encoded(value: Any) -> bytes:
         raise DatabaseError(f"params: not JSON: {exc}") from exc
 
 
-class _Wrapped(msgspec.Struct, forbid_unknown_fields=True):
-    value: Raw
-
-
-_wrapped = msgspec.json.Decoder(_Wrapped)
-
-
-def rows_of(joined: bytes, count: int, statement: Statement) -> Rows:
-    """Build an answer from ``count`` encoded rows joined by commas.
-
-    For a script's ``RETURN {...}`` the engine gives one row ``{"value": {...}}``; the map becomes
-    the row. A row whose only column is called ``value`` and holds a map looks the same.
-    """
-    if count == 1 and statement.is_script and joined.startswith(b'{"value":{'):
-        with suppress(msgspec.ValidationError):
-            joined = bytes(_wrapped.decode(joined).value)
+def rows_of(joined: bytes, count: int) -> Rows:
+    """Build an answer from ``count`` encoded rows joined by commas."""
     return Rows(Raw(b"[" + joined + b"]"), count)
+
+
+def rows_in_order(answers: Sequence[Rows]) -> Rows:
+    """Return the rows of several answers, one after the other, as one answer."""
+    joined = b",".join(bytes(rows.json)[1:-1] for rows in answers if rows.count)
+    return rows_of(joined, sum(rows.count for rows in answers))
 
 
 def too_many_rows(limit: int, effect: str) -> DatabaseError:

@@ -135,9 +135,7 @@ class ResultWriter:
         for _ in range(threads):
             self._lengths.put(_counted_length(max_bytes))
 
-    def rows(
-        self, results: Any, statement: backend.Statement, limit: int, effect: str
-    ) -> backend.Rows:
+    def rows(self, results: Any, limit: int, effect: str) -> backend.Rows:
         """Read a result set to its end and close it; ``effect`` is used in the error text.
 
         An answer that is too large is not read further than to the row that exceeds the limit.
@@ -163,7 +161,7 @@ class ResultWriter:
         joined = bytes(self._string.join(",", rows).getBytes(self._utf8))
         if len(joined) > self._max_bytes:
             raise backend.too_many_bytes(self._max_bytes, effect)
-        return backend.rows_of(joined, total, statement)
+        return backend.rows_of(joined, total)
 
 
 def _row_to_json(database: Any) -> Any:

@@ -336,7 +336,7 @@ class EmbeddedDatabases(Backend):
         self, database: _Open, execute: Callable[..., Any], statement: Statement, *, effect: str
     ) -> Rows:
         results = self._results(execute, statement)
-        return database.writer.rows(results, statement, self._max_rows, effect)
+        return database.writer.rows(results, self._max_rows, effect)
 
     def _results(self, execute: Callable[..., Any], statement: Statement) -> Any:
         given = []

@@ -308,7 +308,7 @@ class HttpDatabases(backend.Backend):
         count = len(answer.result)
         if count > self._max_rows or answer.truncated:
             raise backend.too_many_rows(self._max_rows, request.effect)
-        return backend.rows_of(b",".join(map(bytes, answer.result)), count, statement)
+        return backend.rows_of(b",".join(map(bytes, answer.result)), count)
 
     async def _send(self, request: _Request) -> httpx.Response:
         """Send a request to the first server that accepts it.

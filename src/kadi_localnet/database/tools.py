@@ -13,7 +13,14 @@ from pydantic import AliasChoices, BaseModel, Field, ValidationError
 from kadi_client.context import incident
 from kadi_client.slots import FairSlots, Full
 from kadi_client.tools import Call, Tool, validation_text
-from kadi_localnet.database.backend import LANGUAGES, Backend, DatabaseError, Rows, Statement
+from kadi_localnet.database.backend import (
+    LANGUAGES,
+    Backend,
+    DatabaseError,
+    Rows,
+    Statement,
+    rows_in_order,
+)
 from kadi_localnet.database.reports import DatabaseReports, unhealthy
 from kadi_localnet.database.search_input import IndexSearch, Name, Numbers, Text
 
@@ -35,7 +42,10 @@ _SHORTEST = 0.001
 
 _QUERY = "Run a read-only statement or script on a database and return its rows."
 _COMMAND = "Run a statement or script that writes, in a transaction, and return its rows."
-_BATCH = "Run several commands in one transaction: all of them take effect, or none."
+_BATCH = (
+    "Run several commands in one transaction: all of them take effect, or none. `results` has the"
+    " rows of all commands, in order."
+)
 _SEARCH = "Search vector and sparse indexes together and return what they find with its scores."
 _LIST = "Names of the databases."
 _CREATE = "Create a database."
@@ -44,6 +54,10 @@ _STATS = "Number of records and types and size of a database, or of all."
 _STATUS = "Whether the database engine runs."
 _HEALTH = "Check that the database engine and a database answer."
 
+_WHY_SQL = (
+    "statements of others are not checked for access to files and addresses (LOAD CSV of Cypher);"
+    " use MATCH of SQL for patterns in a graph"
+)
 _BY_EITHER_NAME = AliasChoices("database", "name")
 """Names of the field for a database; callers that create one know it as ``name``."""
 
@@ -55,7 +69,7 @@ Params = dict[str, Any] | list[Any] | None
 class _Options(BaseModel):
     """Language and parameters of a statement."""
 
-    language: str = Field("sql", min_length=1, description="sql or sqlscript.")
+    language: str = Field("sql", min_length=1, description="sql or sqlscript, no other.")
     params: Params = Field(
         None, description="Named (:name) as an object, or positional (?) as an array."
     )
@@ -69,7 +83,8 @@ class _Options(BaseModel):
         language = self.language.lower()
         if language not in LANGUAGES:
             raise DatabaseError(
-                f"language {self.language!r} is not allowed, only {', '.join(LANGUAGES)}"
+                f"language {self.language!r} is not allowed, only {' and '.join(LANGUAGES)}: "
+                + _WHY_SQL
             )
         return Statement(text, language, self.params)
 
@@ -213,7 +228,7 @@ class _DatabaseTools:
             for each in given.commands
         ]
         rows = await self._write(given.database, asked, call)
-        return {"success": True, "results": [each.json for each in rows], "committed": True}
+        return {"success": True, "results": rows_in_order(rows).json, "committed": True}
 
     async def info(self, given: InfoInput, call: Call) -> Mapping[str, Any]:
         info = self._reports.info

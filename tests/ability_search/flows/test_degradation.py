@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.ability_search.flows.conftest import Network, Start, document, down
+from tests.foreign_models import ForeignModels
 
 pytestmark = pytest.mark.engine
 
@@ -308,3 +309,27 @@ async def test_the_document_of_a_refused_text_fails_alone_and_again_at_once(star
         assert network.model.requests - requests <= 6, "the repetition is short"
         found = await network.call("search-query", collection="docs", query="plain text 3")
         assert "degraded" not in found
+
+
+async def test_an_absent_trusted_agent_holds_up_no_hybrid_query(start: Start) -> None:
+    """A semantic query may wait until the agent is back, a hybrid one has its keywords."""
+    models = ForeignModels(networks=["models"], key="sk-for-one", tools=["create-embedding"])
+    async with start(
+        BROKER_NETWORKS="global,models",
+        SEARCH_API_KEY="sk-for-one",
+        SEARCH_EMBEDDING_AGENT="model-manager@models",
+        SEARCH_EMBEDDING_FALLBACK_AFTER="0.4",
+        SEARCH_EMBEDDING_QUERY_TIMEOUT="60",
+    ) as network:
+        async with models.running(network.url):
+            documents = [document("a", "cats and dogs"), document("b", "trees and flowers")]
+            await network.call("search-index", collection="docs", documents=documents)
+        async with asyncio.timeout(10):
+            hybrid = await search(network, "hybrid")
+        assert [hit["source"] for hit in hybrid["results"]] == ["a"]
+        assert hybrid["degraded"]["code"] == "embedding_unavailable"
+        reason = hybrid["degraded"]["reason"]
+        assert "'model-manager' on network 'models' (SEARCH_EMBEDDING_AGENT)" in reason
+        assert network.parts.agent_id in reason, "who offers embeddings instead"
+        async with models.running(network.url):
+            assert (await search(network, "semantic"))["results"][0]["source"] == "a"

@@ -17,7 +17,8 @@ from tests.foreign_database import NAME, foreign_database
 
 from ability_search.client.tool_client import Target
 from ability_search.config.loader import load_settings
-from ability_search.extensions.localstack.health_checks import Check, Checks, check_network
+from ability_search.extensions.localstack.check_results import Check, Checks
+from ability_search.extensions.localstack.health_checks import check_network
 from ability_search.store.arcadedb.client import BrokerScripts
 from ability_search.worker import open_worker
 from kadi_client import CallTimeout, Connection, ToolError

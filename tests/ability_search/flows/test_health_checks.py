@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,17 +12,22 @@ from tests.ability_search.flows.conftest import MODEL, Network, Start, document
 from tests.foreign_models import ForeignModels
 
 from ability_search.client.tool_client import Target
+from ability_search.config.schema import Settings
+from ability_search.config.setting_fields import Url
 from ability_search.extensions.localstack import health_checks
-from ability_search.extensions.localstack.health_checks import Check, Checks, check_network
+from ability_search.extensions.localstack.check_results import Check, Checks
+from ability_search.extensions.localstack.health_checks import check_network
+from kadi_localnet.broker import serve_broker
 
 COUNT = 9
 """Collections, each under another model."""
 
 
-async def made(network: Network) -> list[Check]:
-    target = Target(network.url, network.settings.broker.networks, "test")
+async def made(network: Network, settings: Settings | None = None) -> list[Check]:
+    settings = settings or network.settings
+    target = Target(network.url, settings.broker.networks, "test")
     checks = Checks()
-    await check_network(checks, network.settings, target)
+    await check_network(checks, settings, target)
     return checks.made
 
 
@@ -171,3 +177,48 @@ async def test_a_worker_answers_from_a_model_manager_that_restarts_under_new_ids
         assert network.model.requests == 0, "the other model manager received nothing"
     assert models.keys == {"sk-for-one"}
     assert len(set(models.ids)) == 4
+
+
+async def test_a_worker_whose_key_goes_to_nobody_is_found_by_a_query(start: Start) -> None:
+    """The model manager answers ``doctor``, but has another agent id than the worker knows."""
+    models = ForeignModels(key="sk-for-one", tools=["create-embedding"])
+    async with start(SEARCH_API_KEY="sk-for-one") as network:
+        others = [tool for tool in network.tools if tool.name != "create-embedding"]
+        await network.parts.serve(others)
+        async with models.running(network.url):
+            assert named(await made(network), "query") == [], "there is nothing to search"
+            await network.call("search-index", collection="docs", documents=[document("a", "cats")])
+            (well,) = named(await made(network), "query")
+        async with models.running(network.url):
+            checks = await made(network)
+    assert (well.state, "semantic search of docs" in well.text) == ("ok", True)
+    assert [check.state for check in named(checks, "embedding")] == ["ok"]
+    (query,) = named(checks, "query")
+    assert query.state == "fail"
+    assert models.ids[0] in query.text
+    assert models.ids[1] in query.text
+    assert "SEARCH_EMBEDDING_AGENT" in query.remedy
+    assert not any("sk-for-one" in str(check) for check in checks)
+
+
+async def test_models_of_another_broker_of_the_worker_are_found(start: Start) -> None:
+    models = ForeignModels(tools=["create-embedding"])
+    async with start() as network, serve_broker("127.0.0.1", 0) as second:
+        others = [tool for tool in network.tools if tool.name != "create-embedding"]
+        await network.parts.serve(others)
+        settings = with_broker(network.settings, second.url)
+        (missing,) = named(await made(network, settings), "models")
+        async with models.running(second.url):
+            checks = await made(network, settings)
+    assert (missing.state, "create-embedding" in missing.text) == ("fail", True)
+    assert [check.state for check in named(checks, "models")] == ["ok"]
+    assert [check.state for check in named(checks, "embedding")] == ["ok"]
+    assert [check.state for check in named(checks, "broker second")] == ["ok"]
+    (offered,) = named(checks, "agents")
+    assert models.ids[0] in offered.text
+
+
+def with_broker(settings: Settings, url: str) -> Settings:
+    """Return settings with a second broker."""
+    second = settings.broker.model_copy(update={"url": Url(url), "name": "second"})
+    return replace(settings, brokers=(*settings.brokers, second))

@@ -15,7 +15,8 @@ from tests.ability_search.flows.conftest import MODEL, WordModel, document
 
 from ability_search.client.tool_client import Target
 from ability_search.config.loader import load_settings
-from ability_search.extensions.localstack.health_checks import Checks, check_network
+from ability_search.extensions.localstack.check_results import Checks
+from ability_search.extensions.localstack.health_checks import check_network
 from ability_search.worker import open_worker
 from kadi_client import Connection, Identity, ToolError
 from kadi_localnet.broker import Broker, serve_broker

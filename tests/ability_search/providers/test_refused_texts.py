@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.ability_search.model_servers import asking, embedder, http_api, manager
+from tests.ability_search.model_servers import ByFunction, asking, embedder, http_api, manager
 from tests.examples import examples
 from tests.interop.relay import relaying
 
@@ -69,7 +69,7 @@ FAULTS.append(too_few)
 
 
 @dataclass
-class Server:
+class Server(Transport):
     """A transport to a server that fails at requests with one of ``bad`` or more than ``most``."""
 
     fault: Fault
@@ -168,6 +168,7 @@ async def test_a_server_that_fails_at_every_text_refuses_none(fault: Fault) -> N
 async def test_a_failure_that_passes_loses_no_text() -> None:
     server = Server(http_error(500), frozenset({"text"}), most=0, refusal=http_error(500))
 
+    @ByFunction
     async def transport(request: Request, *, timeout: float) -> Any:
         if len(server.sizes) == 6:
             server.most, server.bad = 64, frozenset()
@@ -194,6 +195,7 @@ async def served(over: str, bad: str) -> AsyncIterator[Transport]:
         return
     async with http_api(answer) as api, asking(EMBEDDINGS, api) as transport:
 
+        @ByFunction
         async def checked(request: Request, *, timeout: float) -> Any:
             try:
                 api.answer(request)
@@ -218,7 +220,7 @@ async def test_real_servers_lose_one_text_and_say_why(over: str) -> None:
 
 
 @dataclass
-class Mortal:
+class Mortal(Transport):
     """A transport to a server that ends at some texts, and is away for some requests then."""
 
     deadly: frozenset[str]
@@ -264,6 +266,7 @@ async def test_only_the_texts_at_which_the_server_ends_are_lost(
 async def test_a_server_that_ends_once_loses_no_text() -> None:
     server = Mortal(frozenset({"text number 3"}))
 
+    @ByFunction
     async def transport(request: Request, *, timeout: float) -> Any:
         if server.ended:
             server.deadly = frozenset()
@@ -314,6 +317,7 @@ async def test_a_server_that_ends_at_every_text_refuses_none() -> None:
 
 @pytest.mark.slow
 async def test_a_text_at_which_the_model_hangs_is_refused() -> None:
+    @ByFunction
     async def transport(request: Request, *, timeout: float) -> Any:
         if "endless" in request["input"]:
             await asyncio.Event().wait()
@@ -335,6 +339,7 @@ async def test_a_vector_of_other_dimensions_loses_its_text_only(
     texts = [f"text number {n}" for n in range(count)]
     odd = texts[place % count]
 
+    @ByFunction
     async def transport(request: Request, *, timeout: float) -> Any:
         rows = [[1.0] * size if t == odd else vector_of(t) for t in request["input"]]
         return {"data": [{"index": n, "embedding": row} for n, row in enumerate(rows)]}
@@ -373,6 +378,7 @@ async def mortal(how: str, deadly: str) -> AsyncIterator[Transport]:
         return
     async with http_api(answer_of) as api, asking(EMBEDDINGS, api) as transport:
 
+        @ByFunction
         async def checked(request: Request, *, timeout: float) -> Any:
             if deadly in request["input"]:
                 body = json.dumps(answer_of(request)).encode()

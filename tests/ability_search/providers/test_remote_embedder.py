@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.ability_search.model_servers import embedder
+from tests.ability_search.model_servers import ByFunction, embedder
 from tests.virtual_time import elapsed, later, without_waiting
 
 from ability_search.bounded_batches import batches, text_bytes
 from ability_search.errors import EmbeddingUnavailable, TextsRefused
 from ability_search.providers.embedder import BreakerOpen, UnusableAnswer, unit_vectors
+from ability_search.providers.transports import Transport
 
 Request = Mapping[str, Any]
 
@@ -33,7 +34,7 @@ def answer_to(request: Request) -> dict[str, Any]:
     }
 
 
-class Server:
+class Server(Transport):
     """A transport; ``before`` runs before each answer and may raise or wait."""
 
     def __init__(self, before: Callable[[Request], Awaitable[None]] | None = None) -> None:
@@ -270,6 +271,7 @@ async def test_a_failed_batch_cancels_the_others() -> None:
 
 
 async def test_batches_with_different_dimensions_are_refused() -> None:
+    @ByFunction
     async def transport(request: Request, *, timeout: float) -> Any:
         length = len(request["input"][0])
         return {"data": [{"index": 0, "embedding": [1.0] * length}]}

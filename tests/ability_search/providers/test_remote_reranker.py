@@ -52,7 +52,7 @@ def by_length(request: Mapping[str, Any]) -> dict[str, Any]:
     return {"results": sorted(results, key=lambda row: -row["relevance_score"])}
 
 
-class Server:
+class Server(Transport):
     """A transport that answers by a function, which may raise or wait."""
 
     def __init__(self, answer: Answer = by_length) -> None:

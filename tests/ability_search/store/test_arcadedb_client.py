@@ -83,17 +83,9 @@ def refused(text: str) -> ToolError:
     return ToolError("arcade-command", {"success": False, "error": text})
 
 
-@pytest.mark.parametrize(
-    ("answer", "expected"),
-    [
-        (rows({"c": [{"n": 1}]}), {"c": [{"n": 1}]}),
-        (rows({"value": {"c": [{"n": 1}]}}), {"c": [{"n": 1}]}),
-    ],
-    ids=["plain", "wrapped"],
-)
-async def test_a_returned_map_has_one_shape(answer: Any, expected: Any) -> None:
-    ability = Ability(answer)
-    assert await store(ability).read(MAP, {"a": 1}) == expected
+async def test_the_map_of_a_script_is_read_from_its_row() -> None:
+    ability = Ability(rows({"value": {"c": [{"n": 1}]}}))
+    assert await store(ability).read(MAP, {"a": 1}) == {"c": [{"n": 1}]}
     ((tool, tool_input, timeout),) = ability.calls
     assert tool == "arcade-query"
     assert tool_input == {
@@ -107,14 +99,15 @@ async def test_a_returned_map_has_one_shape(answer: Any, expected: Any) -> None:
 
 async def test_a_query_is_sent_as_what_the_engine_keeps() -> None:
     text = rows_together({"a": "SELECT 1 AS n", "b": "SELECT $a.size() AS n"}, ["b"])
-    ability = Ability(rows({"b": [{"n": 1}]}), rows())
+    word = {"run": "word"}
+    ability = Ability(rows({"b": [{"n": 1}], **word}), rows())
     assert await store(ability).read(text, {}) == {"b": [{"n": 1}]}
     await store(ability).write("DELETE FROM x", {})
     assert [call[1]["language"] for call in ability.calls] == ["sql", "sqlscript"]
 
 
 async def test_rows_stay_rows() -> None:
-    for result in ([], [{"n": 1}], [{"n": 1}, {"n": 2}]):
+    for result in ([], [{"n": 1}], [{"n": 1}, {"n": 2}], [{"value": 1}], [{"value": {}, "n": 1}]):
         assert await store(Ability(rows(*result))).read("SELECT n FROM x", {}) == result
 
 
@@ -323,7 +316,7 @@ def test_the_database_ability_and_its_client_agree() -> None:
 @pytest.mark.parametrize(
     ("error", "why"),
     [
-        (NotConnected("lost"), "the connection to the broker is lost"),
+        (NotConnected("lost"), "the connection to the broker is lost: 'lost'"),
         (RemoteError("it broke"), "the database ability failed: 'it broke'"),
     ],
 )

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ability_search.extensions.cli.tool_calls import Caller, LiveConnection, Unavailable
-from kadi_client import Connection, Tool
+from kadi_client import Connection, RemoteError, Tool
 from kadi_localnet.broker import serve_broker
 
 TOOLS = (
@@ -19,7 +19,7 @@ TOOLS = (
 
 WORKER = """
 import asyncio, sys
-from kadi_client import Connection, Tool
+from kadi_client import Connection, RemoteError, Tool
 
 async def hang(_input, _call):
     print("began", flush=True)
@@ -64,5 +64,42 @@ async def test_a_read_whose_worker_is_lost_is_repeated(tool: str, repeated: bool
             if repeated:
                 assert await call == {"success": True, "by": "second"}
             else:
-                with pytest.raises(Unavailable):
+                with pytest.raises(Unavailable, match="the worker disconnected before it answ"):
                     await call
+
+
+async def test_a_failure_says_what_the_other_side_said() -> None:
+    async def refuse(_input: dict[str, Any], _call: Any) -> Any:
+        raise RemoteError("the disk of 'this worker' is full, source: a long name")
+
+    live = LiveConnection(patience=5)
+    async with (
+        serve_broker(port=0) as broker,
+        Connection(
+            broker.url, tools=[Tool("search-delete", "", {"type": "object"}, refuse)]
+        ) as connection,
+    ):
+        live.use(connection)
+        with pytest.raises(Unavailable) as raised:
+            await Caller(live, timeout=10).call("search-delete", {"source": "a long name"})
+    said = str(raised.value)
+    assert said.startswith("search-delete did not answer: the worker failed: ")
+    assert "the disk of 'this worker' is full" in said
+    assert "a long name" not in said
+    assert raised.value.retryable
+
+
+async def test_an_answer_of_another_shape_names_the_tool() -> None:
+    async def answer(_input: dict[str, Any], _call: Any) -> Any:
+        return ["text"]
+
+    live = LiveConnection(patience=5)
+    async with (
+        serve_broker(port=0) as broker,
+        Connection(
+            broker.url, tools=[Tool("search-delete", "", {"type": "object"}, answer)]
+        ) as connection,
+    ):
+        live.use(connection)
+        with pytest.raises(Unavailable, match="search-delete returned an answer that is not"):
+            await Caller(live, timeout=10).call("search-delete", {})

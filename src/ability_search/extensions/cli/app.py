@@ -52,6 +52,12 @@ _START = (
 _HINTS: tuple[tuple[type[Exception], str], ...] = (
     (kadi.NotConnected, _START),
     (kadi.CallTimeout, "Increase --timeout, or run `ability-search doctor`."),
+    (
+        kadi.NoProvider,
+        "Start the component that offers it, on a network that this client joins;"
+        " `ability-search doctor` checks every component.",
+    ),
+    (kadi.ProviderLost, "Call again; the log of the component says why it disconnected."),
     (kadi.RemoteError, "Correct the input, or check the network with `ability-search doctor`."),
     (kadi.AuthenticationError, "The broker refused this identity; check its address."),
     (kadi.FrameTooLarge, "Increase SEARCH_MAX_MESSAGE_BYTES on all sides, or send less."),

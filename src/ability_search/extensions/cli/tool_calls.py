@@ -13,6 +13,7 @@ import msgspec
 from ability_search.client.tool_client import not_offered
 from ability_search.config.schema import Settings
 from ability_search.errors import DeadlineExceeded, InvalidInput, SearchError, TooLarge
+from ability_search.providers.provider_errors import no_answer, texts_in, words_of
 from ability_search.tools.boundary import failure
 from ability_search.tools.table import TOOLS, offered_tools, tool_named
 from kadi_client import (
@@ -33,6 +34,12 @@ from kadi_client.provider import CANCELLED, FAILED, OK, noted
 
 log = logging.getLogger(__name__)
 
+_START_WORKER = (
+    "Start a worker with `ability-search worker` on a network of this client, or join its network;"
+    " `ability-search doctor` shows what is connected."
+)
+_OTHER_AGENT = "Check which agent offers this tool: it does not answer as a worker."
+
 Observe = Callable[[str, str, float], None]
 """Callback after each call: the tool, its error code or ``ok``, and the duration in seconds."""
 
@@ -43,6 +50,19 @@ class Unavailable(SearchError):
     code = "unavailable"
     retryable = True
     default_hint = "Run `ability-search doctor` to see what is connected, then call again."
+
+
+def quoted(text: str) -> str:
+    """Return the words of another program on one line, without credentials and paths."""
+    return words_of(text, {})
+
+
+def broker_unavailable(
+    cause: KadiError | None, problem: str = "the broker does not answer"
+) -> Unavailable:
+    """Return the error for a broker that does not do its part, with its words if there are any."""
+    words = quoted(str(cause)) if cause else ""
+    return Unavailable(f"{problem}: {words}" if words else problem, retry_after=1.0)
 
 
 @dataclass(slots=True)
@@ -83,7 +103,14 @@ class LiveConnection:
                     else:
                         return connection
         except (TimeoutError, NotConnected) as exc:
-            raise Unavailable("the broker cannot be reached", retry_after=1.0) from exc
+            raise self._unreachable(exc) from exc
+
+    def _unreachable(self, exc: Exception) -> Unavailable:
+        """Return the error for a wait for a connection that has ended without one."""
+        cause = self._connection.last_failure if self._connection else None
+        if cause is None and isinstance(exc, KadiError):
+            cause = exc
+        return broker_unavailable(cause, "the broker cannot be reached")
 
 
 def report_of(exc: Exception, tool: str) -> Mapping[str, Any]:
@@ -139,9 +166,14 @@ class Caller:
             head = msgspec.json.decode(answer, type=_Head)
             report = None if head.success else decode(answer)
         except NoProvider as exc:
-            raise await not_offered(connection, tool) or _translated(exc, tool) from exc
-        except (KadiError, msgspec.MsgspecError) as exc:
-            raise _translated(exc, tool) from exc
+            refusal = await not_offered(connection, tool)
+            raise refusal or _translated(exc, tool, tool_input) from exc
+        except KadiError as exc:
+            raise _translated(exc, tool, tool_input) from exc
+        except msgspec.MsgspecError as exc:
+            raise Unavailable(
+                f"{tool} returned an answer that is not an object", hint=_OTHER_AGENT
+            ) from exc
         except (TypeError, ValueError, OverflowError, RecursionError) as exc:
             raise InvalidInput("input", "a value cannot be sent, such as a huge number") from exc
         if report is not None:
@@ -166,8 +198,8 @@ class Caller:
         return answer
 
 
-def _translated(exc: Exception, tool: str) -> SearchError:
-    """Return the error for the caller; the broker's own message is only logged."""
+def _translated(exc: KadiError, tool: str, tool_input: Any) -> SearchError:
+    """Return the error for the caller, with the words of the broker or of the agent."""
     if isinstance(exc, FrameTooLarge):
         return TooLarge(
             f"the input is too large to send: {exc}",
@@ -183,9 +215,10 @@ def _translated(exc: Exception, tool: str) -> SearchError:
             hint="Send numbers within the range of 64-bit floats.",
         )
     log.warning("%s did not answer: %s", tool, exc)
-    if isinstance(exc, NotConnected):
-        return Unavailable("the connection to the broker was lost during the call", retry_after=1.0)
-    return Unavailable(f"no worker on the network answers {tool}", retry_after=1.0)
+    sent = {"input": list(texts_in(tool_input))}
+    problem = no_answer(tool, exc, sent, who="the worker", caller="this client")
+    hint = _START_WORKER if isinstance(exc, NoProvider) else None
+    return Unavailable(problem, hint=hint, retry_after=1.0)
 
 
 NEEDED_TOOLS: Mapping[str, tuple[str, ...]] = {

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import msgspec
 from starlette.responses import StreamingResponse
 
-from ability_search.extensions.cli.tool_calls import LiveConnection, Unavailable
+from ability_search.extensions.cli.tool_calls import LiveConnection, broker_unavailable
 from ability_search.wire import COMPLETED, FAILED, PROGRESS, PUBLISHER
 from kadi_client import KadiError, Subscription
 
@@ -53,7 +53,7 @@ class Streams:
                 finally:
                     self._open.discard(events)
         except KadiError as exc:
-            raise Unavailable("the broker does not answer", retry_after=1.0) from exc
+            raise broker_unavailable(exc) from exc
 
 
 async def _frames(

@@ -10,7 +10,12 @@ from typing import Any, Literal
 from pydantic import Field
 
 from ability_search.client.tool_client import ToolClient
-from ability_search.extensions.cli.tool_calls import LiveConnection, Unavailable
+from ability_search.extensions.cli.tool_calls import (
+    LiveConnection,
+    Unavailable,
+    broker_unavailable,
+    quoted,
+)
 from ability_search.extensions.gateway.settings import Gateway
 from ability_search.wire import Result
 from kadi_client import KadiError
@@ -102,7 +107,7 @@ class Network:
         try:
             return await connection.list_tools(include_providers=True, timeout=_BROKER_SECONDS)
         except KadiError as exc:
-            raise Unavailable("the broker does not answer", retry_after=1.0) from exc
+            raise broker_unavailable(exc) from exc
 
     def _end(self, reading: asyncio.Task[Listing]) -> None:
         self._reading = None
@@ -149,7 +154,11 @@ async def check_gateway(client: ToolClient) -> str:
         async with httpx.AsyncClient(timeout=_CHECK_SECONDS, trust_env=False) as http:
             answer = await http.get(f"{address}/ready", headers=headers)
     except httpx.HTTPError as exc:
-        raise Unavailable(f"{address} does not answer: {type(exc).__name__}", hint=hint) from exc
+        words = quoted(str(exc))
+        problem = f"{address} does not answer: {type(exc).__name__}: {words}"
+        raise Unavailable(problem, hint=hint) from exc
     if not answer.is_success:
-        raise Unavailable(f"{address} accepts no calls: HTTP {answer.status_code}", hint=hint)
+        words = quoted(answer.text)
+        problem = f"{address} accepts no calls: HTTP {answer.status_code}: {words}"
+        raise Unavailable(problem, hint=hint)
     return f"{address} accepts calls"

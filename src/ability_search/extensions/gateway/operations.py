@@ -98,8 +98,10 @@ class Handlers:
 
     async def ready(self, _request: Request) -> Response:
         """GET /ready."""
-        if (await self.network.states())["worker"].missing:
-            raise Unavailable("no worker is connected", retry_after=1.0)
+        missing = (await self.network.states())["worker"].missing
+        if missing:
+            problem = f"no worker is connected: the broker lists no {', '.join(missing)}"
+            raise Unavailable(problem, retry_after=1.0)
         return Response(status_code=HTTPStatus.NO_CONTENT)
 
     async def tools(self, _request: Request) -> Response:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from ability_search.config.setting_fields import Group
-from ability_search.extension import Command, StackComponent, hookimpl
+from ability_search.extension import Command, HealthCheck, StackComponent, hookimpl
 from ability_search.extensions.gateway.settings import Gateway
-
-if TYPE_CHECKING:
-    from ability_search.client.tool_client import ToolClient
 
 
 @hookimpl
@@ -40,7 +36,7 @@ def register_components() -> Sequence[StackComponent]:
 
 
 @hookimpl
-def register_checks() -> Mapping[str, Callable[[ToolClient], Awaitable[str]]]:
+def register_checks() -> Sequence[HealthCheck]:
     from ability_search.extensions.gateway.network_state import check_gateway
 
-    return {"gateway": check_gateway}
+    return (HealthCheck("gateway", check_gateway),)

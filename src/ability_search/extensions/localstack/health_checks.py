@@ -7,12 +7,13 @@ import os
 import platform
 import shutil
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import asdict, dataclass, field, replace
+from contextlib import AsyncExitStack
+from dataclasses import asdict, dataclass
 from email.utils import parsedate_to_datetime
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 import httpx
@@ -20,9 +21,7 @@ import typer
 
 from ability_search.client.running_stack import RunningStack
 from ability_search.client.tool_client import Target, ToolClient
-from ability_search.client.trust import require_trusted
 from ability_search.config.loader import load_settings, own_files
-from ability_search.config.model_settings import Embedding, RerankerSettings
 from ability_search.config.schema import Broker, Settings
 from ability_search.errors import ConfigurationError, SearchError
 from ability_search.extension import loaded
@@ -34,23 +33,29 @@ from ability_search.extensions.cli.output import counted
 from ability_search.extensions.cli.parameters import BrokerOption, JsonOption
 from ability_search.extensions.cli.settings import Metrics
 from ability_search.extensions.cli.tool_calls import needed_tools
+from ability_search.extensions.localstack.check_results import CALL_SECONDS, Check, Checks, State
 from ability_search.extensions.localstack.deployment import is_required, missing_secrets
 from ability_search.extensions.localstack.model_agent_checks import (
     MODEL_TOOLS,
     check_model_agents,
 )
+from ability_search.extensions.localstack.model_checks import (
+    check_embedding,
+    check_models,
+    check_reranking,
+)
 from ability_search.extensions.localstack.served_models import INSTALL_WEIGHTS, weights_installed
-from ability_search.providers.model_servers import ModelServers
+from ability_search.providers.embedder import EMBEDDINGS
+from ability_search.providers.reranker import RERANK
 from ability_search.store.arcadedb.client import BrokerScripts
 from ability_search.store.arcadedb.engine_version import is_too_old, too_old
 from ability_search.store.arcadedb.provider_pin import SEPARATE, offers
 from ability_search.tools.table import families, family_of, offer_remedy, offered_families
-from kadi_client import Agent, KadiError, ToolError
+from kadi_client import Agent, KadiError
 
 _GIB = 1024**3
 _NAME = "ability-search-doctor"
 _CLOCK_SECONDS = 5.0
-_CALL_SECONDS = 15.0
 _ALL_SECONDS = 60.0
 _SKEW_SECONDS = 60.0
 _METRICS_SECONDS = 3.0
@@ -64,7 +69,6 @@ _TIGHT_BYTES = _GIB
 _EXTRAS = ("local", "hub", "code", "languages", "documents", "gateway", "mcp", "watch")
 _BUILT = 1_767_225_600  # 2026-01-01: an earlier clock is wrong
 
-State = Literal["ok", "warn", "fail", "skip"]
 _COLOURS: Mapping[State, str] = {
     "ok": "green",
     "warn": "yellow",
@@ -74,58 +78,11 @@ _COLOURS: Mapping[State, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
-    """The result of one check."""
+class Joined:
+    """A broker that the checks have joined, and the names of the tools that it lists."""
 
-    name: str
-    state: State
-    text: str
-    remedy: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Checks:
-    """The checks of a run."""
-
-    show: Callable[[Check], None] = lambda _: None
-    """Called with each check when it is made."""
-    made: list[Check] = field(default_factory=list)
-
-    def add(self, name: str, state: State, text: str, remedy: str = "") -> None:
-        """Add a check."""
-        check = Check(name, state, text, remedy)
-        self.show(check)
-        self.made.append(check)
-
-    def skip(self, name: str, cause: str) -> None:
-        """Add a check that is not made because another one failed."""
-        self.add(name, "skip", f"not checked, as {cause} failed")
-
-    def failed(self, *names: str) -> str | None:
-        """Return the first of some checks that failed."""
-        failed = {check.name for check in self.made if check.state == "fail"}
-        return next((name for name in names if name in failed), None)
-
-    async def run(
-        self, name: str, work: Awaitable[str], *, state: State = "fail", remedy: str = ""
-    ) -> bool:
-        """Add the check of some work, which returns its text, with the time that it took.
-
-        There is none if the text is empty.
-
-        If it fails, the check has the ``state`` and, unless the failure has a hint, the ``remedy``;
-        false is returned.
-        """
-        started = time.perf_counter()
-        try:
-            text = await work
-        except (KadiError, SearchError) as exc:
-            hint = exc.hint if isinstance(exc, SearchError | ToolError) else ""
-            self.add(name, state, str(exc), hint or remedy)
-            return False
-        if text:
-            self.add(name, "ok", f"{text}, {(time.perf_counter() - started) * 1e3:.0f} ms")
-        return True
+    client: ToolClient
+    tools: frozenset[str]
 
 
 @command(app, "doctor")
@@ -137,9 +94,9 @@ def doctor(
     """Check every component and suggest remedies; exit code 1 if a check fails.
 
     The checks cover the installation, the settings, the clock, the disk, the
-    broker, the tools on the network, a database query, an embedding and the
-    worker. Each is printed as it ends, within about a minute; what depends on one
-    that failed is skipped.
+    broker, the tools on the network, a database query, an embedding, the worker
+    and a semantic query through it. Each is printed as it ends, within about a
+    minute; what depends on one that failed is skipped.
 
     Example:
         ability-search doctor
@@ -276,33 +233,40 @@ async def _check_network(checks: Checks, settings: Settings, target: Target) -> 
     remedy = _RESTART if target.stack else _START_BROKER
     if not await checks.run("broker", connected(), remedy=remedy):
         return
-    ids: dict[str, str | None] = {}
-    agents: dict[str, list[Agent]] = {tool: [] for tool in MODEL_TOOLS}
-    try:
-        await _add_model_agents(client, agents)
-        await _check_components(checks, client)
-        if not checks.failed("database"):
-            ids |= await _database_ids(client)
-    except KadiError as exc:
-        checks.add("broker", "fail", str(exc), "See the log of the broker.")
-    except SearchError as exc:
-        checks.add("database", "fail", str(exc), exc.hint)
-    finally:
-        await client.connection.close()
     others = settings.brokers[1:] if target.url == settings.broker.url.get_secret_value() else ()
-    for other in others:
-        remedy = "Correct or remove its entry; the worker keeps retrying."
-        joined = _additional(other, settings, ids, agents)
-        await checks.run(f"broker {other.name}", joined, remedy=remedy)
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(client.connection.close)
+        joined: list[Joined] = []
+        try:
+            joined.append(await _listed(client))
+            for other in others:
+                remedy = "Correct or remove its entry; the worker keeps retrying."
+                work = _join(other, settings, joined, stack)
+                await checks.run(f"broker {other.name}", work, remedy=remedy)
+            await _check_components(checks, joined)
+            await _check_agents(checks, joined)
+        except KadiError as exc:
+            checks.add("broker", "fail", str(exc), "See the log of the broker.")
+        except SearchError as exc:
+            checks.add("database", "fail", str(exc), exc.hint)
+
+
+async def _check_agents(checks: Checks, joined: Sequence[Joined]) -> None:
+    """Check the agents that offer models, and that those that offer a database have the same."""
+    settings = joined[0].client.settings
+    agents: dict[str, list[Agent]] = {tool: [] for tool in MODEL_TOOLS}
+    for broker in joined:
+        for tool, offering in agents.items():
+            offering += await broker.client.connection.agents(tool)
     for check in check_model_agents(settings, agents):
         checks.add("agents", check.state, check.text, check.remedy)
+    if checks.failed("database"):
+        return
+    ids: dict[str, str | None] = {}
+    for broker in joined:
+        ids |= await _scripts(broker.client).pin.ids()
     if len(set(ids.values())) > 1:
         checks.add("database", "fail", f"several databases are offered: {offers(ids)}", SEPARATE)
-
-
-async def _database_ids(client: ToolClient) -> dict[str, str | None]:
-    """Return the ids of the databases on a broker, by the agents that offer them."""
-    return await _scripts(client).pin.ids()
 
 
 def _scripts(client: ToolClient) -> BrokerScripts:
@@ -310,79 +274,93 @@ def _scripts(client: ToolClient) -> BrokerScripts:
     return BrokerScripts(
         connection.invoke,
         database=client.settings.database.name,
-        timeout=_CALL_SECONDS,
+        timeout=CALL_SECONDS,
         agents=connection.agents,
     )
 
 
-async def _add_model_agents(client: ToolClient, agents: dict[str, list[Agent]]) -> None:
-    """Add the agents that offer models on a broker, by tool."""
-    for tool, offering in agents.items():
-        offering += await client.connection.agents(tool)
+async def _listed(client: ToolClient) -> Joined:
+    """Return the broker of an open client with its tools."""
+    tools = await client.connection.list_tools()
+    return Joined(client, frozenset(str(tool.get("name")) for tool in tools))
 
 
-async def _additional(
-    broker: Broker,
-    settings: Settings,
-    ids: dict[str, str | None],
-    agents: dict[str, list[Agent]],
+async def _join(
+    broker: Broker, settings: Settings, joined: list[Joined], stack: AsyncExitStack
 ) -> str:
-    """Describe one of the additional brokers that the worker joins.
-
-    Its databases are added to ``ids``, its agents that offer models to ``agents``.
-    """
+    """Join one of the additional brokers of the worker, add it to the others, and describe it."""
     target = Target(broker.url.get_secret_value(), broker.networks, broker.name)
-    async with ToolClient(settings, target, name=_NAME) as client:
-        tools = counted(len(await client.connection.list_tools()), "tool")
-        ids |= await _database_ids(client)
-        await _add_model_agents(client, agents)
-    return f"{target.shown}, {tools} visible"
+    client = await stack.enter_async_context(ToolClient(settings, target, name=_NAME))
+    added = await _listed(client)
+    joined.append(added)
+    return f"{target.shown}, {counted(len(added.tools), 'tool')} visible"
 
 
-async def _check_components(checks: Checks, client: ToolClient) -> None:
-    """Check what is on the network."""
+async def _check_components(checks: Checks, joined: Sequence[Joined]) -> None:
+    """Check what is on the networks: on the first broker, or where the worker finds it."""
+    client, visible = joined[0].client, joined[0].tools
     settings, target = client.settings, client.target
     await _check_broker_clock(checks, target)
-    visible = {str(tool.get("name")) for tool in await client.connection.list_tools()}
-    api = settings.embedding.transport == "api"
     memory = target.stack is not None and target.stack.memory
     offer = target.stack.offer if target.stack is not None else None
     needed = needed_tools(settings, memory=memory, offer=offer)
-    _check_tools(checks, needed, visible, target.networks)
+    _check_tools(checks, needed, joined)
     answered = True
-    if "arcade-query" in visible:
+    databases = offering(joined, "arcade-query")
+    if databases:
         remedy = "See the log of the database ability."
-        answered = await checks.run("database", _database(client), remedy=remedy)
-    if api or "create-embedding" in visible:
-        await checks.run("embedding", _embedding(client))
-    if settings.reranker.transport == "api" or "rerank" in visible:
-        await checks.run("reranker", _reranking(client), state="warn")
+        answered = await checks.run("database", _databases(databases), remedy=remedy)
+    embedders = offering(joined, EMBEDDINGS.tool)
+    if settings.embedding.transport == "api" or embedders:
+        await checks.run("embedding", check_embedding(first_of(embedders, client)))
+    rerankers = offering(joined, RERANK.tool)
+    if settings.reranker.transport == "api" or rerankers:
+        await checks.run("reranker", check_reranking(first_of(rerankers, client)), state="warn")
     if "search-collections" in visible and answered:
-        await _check_search(checks, client)
+        await _check_search(checks, client, first_of(embedders, client))
     elif "search-collections" in visible:
         checks.skip("search", "database")
     if target.stack is not None:
         await _check_metrics(checks, target.stack, settings)
-    for name, check in loaded().checks.items():
-        await checks.run(name, check(client))
+    for check in loaded().checks:
+        if check.needs and checks.failed(check.needs):
+            checks.skip(check.name, check.needs)
+        else:
+            await checks.run(check.name, check.run(client))
+
+
+def offering(joined: Sequence[Joined], tool: str) -> list[ToolClient]:
+    """Return the clients of the brokers on which a tool is offered."""
+    return [broker.client for broker in joined if tool in broker.tools]
+
+
+def first_of(clients: Sequence[ToolClient], other: ToolClient) -> ToolClient:
+    """Return the first of some clients, or another one if there is none."""
+    return clients[0] if clients else other
 
 
 def _check_tools(
-    checks: Checks,
-    needed: Mapping[str, Sequence[str]],
-    visible: AbstractSet[str],
-    networks: Sequence[str],
+    checks: Checks, needed: Mapping[str, Sequence[str]], joined: Sequence[Joined]
 ) -> None:
-    """Check that the tools of each component are on the network."""
+    """Check that the tools of each component are on the networks.
+
+    Those of the worker have to be on the first broker, where they are called. The worker finds the
+    others on each of its brokers.
+    """
     for name, tools in needed.items():
+        brokers = joined[:1] if name == "worker" else joined
+        visible = frozenset[str]().union(*(broker.tools for broker in brokers))
         missing = [tool for tool in tools if tool not in visible]
         if missing:
+            networks = dict.fromkeys(
+                network for broker in brokers for network in broker.client.target.networks
+            )
             text = f"{', '.join(missing)} not found in {', '.join(networks)}"
             checks.add(name, "fail", text, _offer_remedy(missing) or _START.format(name))
         else:
             checks.add(name, "ok", counted(len(tools), "tool"))
     if not checks.failed("worker"):
-        _check_offer(checks, visible)
+        _check_offer(checks, joined[0].tools)
 
 
 def _offer_remedy(missing: Sequence[str]) -> str:
@@ -423,21 +401,26 @@ async def _check_broker_clock(checks: Checks, target: Target) -> None:
         checks.add("clock", "ok", "agrees with the broker's")
 
 
-async def _database(client: ToolClient) -> str:
-    """Describe the database at each agent that offers one.
+async def _databases(clients: Sequence[ToolClient]) -> str:
+    """Describe the database at each agent of some brokers that offers one.
 
     Raises:
         EngineTooOld: if an engine is too old.
     """
+    return "; ".join([await _database(client) for client in clients])
+
+
+async def _database(client: ToolClient) -> str:
+    """Describe the database at each agent of a broker that offers one."""
     name, scripts = client.settings.database.name, _scripts(client)
     agents: list[str | None] = [*await scripts.pin.list_agents()]
     texts: list[str] = []
     for agent in agents or [None]:
         where = scripts.pin.describe(agent)
-        version = await scripts.engine_version(agent, _CALL_SECONDS)
+        version = await scripts.engine_version(agent, CALL_SECONDS)
         if is_too_old(version):
             raise too_old(version, where)
-        if name not in await scripts.database_names(agent, _CALL_SECONDS):
+        if name not in await scripts.database_names(agent, CALL_SECONDS):
             texts.append(f"{name} does not exist yet at {where}, the first index creates it")
         else:
             engine = version.partition(" ")[0] or "of an unknown version"
@@ -445,76 +428,19 @@ async def _database(client: ToolClient) -> str:
     return "; ".join(texts)
 
 
-async def _embedding(client: ToolClient) -> str:
-    """Describe the embedding model of new collections."""
-    model = _default_model(client)
-    return f"{model}, {await _embedded(client, model)} dimensions"
+async def _check_search(checks: Checks, client: ToolClient, embedder: ToolClient) -> None:
+    """Check the worker and, unless a check failed, the models that collections need.
 
-
-def _default_model(client: ToolClient) -> str:
-    stack = client.target.stack
-    return (stack and stack.model) or client.settings.embedding.model
-
-
-async def _embedded(client: ToolClient, model: str) -> int:
-    """Embed a word; return the dimensions of the vector."""
-    require_trusted(client.settings, os.environ, Embedding)
-    connection = client.connection
-    once = client.settings.embedding.model_copy(update={"attempts": 1})
-    settings = replace(client.settings, embedding=once)
-    servers = ModelServers(settings, connection.invoke, agents=connection.agents)
-    async with servers.embedder() as embedder:
-        vectors = await embedder.embed(model, ["doctor"], timeout=_CALL_SECONDS)
-    return int(vectors.shape[1])
-
-
-async def _check_models(
-    checks: Checks, client: ToolClient, collections: Sequence[Mapping[str, Any]]
-) -> None:
-    """Check the models that collections need, beside that of new collections.
-
-    If the model server is away, the others are not asked for.
+    Args:
+        checks: Where the checks are added.
+        client: Calls the worker.
+        embedder: Calls the model manager.
     """
-    needed: dict[tuple[str, int], list[str]] = {}
-    for each in collections:
-        needed.setdefault((each["model"], each["dimensions"]), []).append(each["name"])
-    remedy = "Serve it, or embed again: ability-search reindex COLLECTION --model MODEL"
-    for (model, dimensions), names in needed.items():
-        text = f"{model}, which {', '.join(names)} needs"
-        try:
-            now = await _embedded(client, model)
-        except SearchError as exc:
-            hint = exc.hint if exc.retryable else remedy
-            checks.add("model", "warn", f"{text}: {exc}", hint or "")
-            if exc.retryable:
-                checks.skip("model", model)
-                return
-        else:
-            if now != dimensions:
-                problem = f"{text}: has {now} dimensions, not {dimensions}"
-                checks.add("model", "warn", problem, remedy)
-            elif model != _default_model(client):
-                checks.add("model", "ok", text)
-
-
-async def _reranking(client: ToolClient) -> str:
-    """Rerank two texts; return the model."""
-    require_trusted(client.settings, os.environ, RerankerSettings)
-    connection = client.connection
-    servers = ModelServers(client.settings, connection.invoke, agents=connection.agents)
-    async with servers.reranker() as reranker:
-        texts = ("A doctor finds out what is wrong.", "Lunch is at noon.")
-        await reranker.rerank(None, "What does a doctor do?", texts, timeout=_CALL_SECONDS)
-    return client.settings.reranker.model or "the server's default model"
-
-
-async def _check_search(checks: Checks, client: ToolClient) -> None:
-    """Check the worker and, unless a check failed, the models that collections need."""
     collections: Sequence[Mapping[str, Any]] = ()
 
     async def listed() -> str:
         nonlocal collections
-        answer = await client.call("search-collections", {}, timeout=_CALL_SECONDS)
+        answer = await client.call("search-collections", {}, timeout=CALL_SECONDS)
         collections = answer.get("collections", ())
         return counted(len(collections), "collection")
 
@@ -530,8 +456,30 @@ async def _check_search(checks: Checks, client: ToolClient) -> None:
         checks.add("search", "warn", f"{', '.join(names)}: {warning}")
     if cause := checks.failed("embedding", "models"):
         checks.skip("model", cause)
-    else:
-        await _check_models(checks, client, collections)
+        return
+    fitting = await check_models(checks, embedder, collections)
+    searched = [each["name"] for each in collections if each["chunks"] and each["name"] in fitting]
+    if searched:
+        await _check_query(checks, client, searched[0])
+
+
+async def _check_query(checks: Checks, client: ToolClient, collection: str) -> None:
+    """Search a collection through the worker, for what only that knows.
+
+    A model manager that answers this client may be none that the worker sends its key to.
+    """
+    degraded: Mapping[str, Any] = {}
+
+    async def found() -> str:
+        nonlocal degraded
+        query = {"collection": collection, "query": "doctor", "mode": "semantic", "limit": 1}
+        answer = await client.call("search-query", query, timeout=CALL_SECONDS)
+        degraded = answer.get("degraded") or {}
+        return "" if degraded else f"semantic search of {collection}"
+
+    await checks.run("query", found(), remedy="See the log of the worker.")
+    if degraded:
+        checks.add("query", "warn", f"{collection}: {degraded['reason']}")
 
 
 async def _check_metrics(checks: Checks, stack: RunningStack, settings: Settings) -> None:

@@ -298,10 +298,9 @@ class Stack:
                     missing = expected - {tool["name"] for tool in await connection.list_tools()}
                     await asyncio.sleep(_POLL_SECONDS if missing else 0)
         except (TimeoutError, KadiError) as exc:
-            raise ConfigurationError(
-                f"the broker at {self.running.url} does not list {', '.join(sorted(missing))}",
-                hint="See the log above.",
-            ) from exc
+            problem = f"the broker at {self.running.url} does not list {', '.join(sorted(missing))}"
+            why = f": {exc}" if isinstance(exc, KadiError) else f" within {_VISIBLE_SECONDS:g} s"
+            raise ConfigurationError(problem + why, hint="See the log above.") from exc
 
     def _write_state(self) -> None:
         write_running(self._plan.data_dir, self.running)

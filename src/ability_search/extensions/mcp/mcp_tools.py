@@ -22,7 +22,7 @@ from pydantic import Field
 from ability_search.client.tool_client import progress_of
 from ability_search.errors import InvalidInput
 from ability_search.extensions.answers.answerer import Answerer, AskInput
-from ability_search.extensions.cli.tool_calls import Caller, Unavailable, report_of
+from ability_search.extensions.cli.tool_calls import Caller, broker_unavailable, report_of
 from ability_search.extensions.gateway.settings import McpProfile
 from ability_search.extensions.mcp.resources import TOOL, Resources, chunk_uri, failure_text
 from ability_search.tools.table import tool_named
@@ -342,7 +342,7 @@ class Tools:
         except ToolError:
             raise
         except KadiError as exc:
-            raise Unavailable("the broker does not answer", retry_after=1.0) from exc
+            raise broker_unavailable(exc) from exc
 
 
 def _described(row: ToolRow, *, lean: bool) -> types.Tool:

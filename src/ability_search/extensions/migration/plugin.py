@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-from ability_search.extension import Command, hookimpl
-
-if TYPE_CHECKING:
-    from ability_search.client.tool_client import ToolClient
+from ability_search.extension import Command, HealthCheck, hookimpl
 
 
 @hookimpl
@@ -17,7 +13,7 @@ def register_commands() -> Sequence[Command]:
 
 
 @hookimpl
-def register_checks() -> Mapping[str, Callable[[ToolClient], Awaitable[str]]]:
+def register_checks() -> Sequence[HealthCheck]:
     from ability_search.extensions.migration.legacy_data import check_migrated
 
-    return {"migration": check_migrated}
+    return (HealthCheck("migration", check_migrated, needs="database"),)

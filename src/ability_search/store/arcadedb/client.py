@@ -19,7 +19,7 @@ from ability_search.errors import (
 )
 from ability_search.ops.metrics.meter import UNMETERED, Meter
 from ability_search.ports import Agents, Invoke
-from ability_search.providers.provider_errors import message_in, no_answer
+from ability_search.providers.provider_errors import message_in, no_answer, texts_in
 from ability_search.retry import growing, retry
 from ability_search.store.arcadedb.core import SELECT_RUN, Statement
 from ability_search.store.arcadedb.database_runs import DatabaseRuns
@@ -34,7 +34,6 @@ from ability_search.store.arcadedb.refusals import (
     answer_too_large,
     is_understood,
     refusal,
-    texts_in,
     unlike_a_result,
 )
 from ability_search.store.arcadedb.rows import packed
@@ -215,19 +214,12 @@ class BrokerScripts:
         result = answer.get("result", [])
         if not isinstance(result, list):
             raise unlike_a_result(tool, answer, self.pin.describe(agent))
-        if len(result) != 1:
+        answered = _map_in(result)
+        if answered is None:
             return result
-        if isinstance(result[0], dict) and set(result[0]) == {"value"}:
-            value = result[0]["value"]
-        # The result is the map of a RETURN, or of a query of variables: the scripts used here end
-        # in RETURN {...} or in a SELECT, never in another RETURN.
-        elif script.rstrip().endswith("};") or script.startswith("SELECT $"):
-            value = result[0]
-        else:
-            return result
-        if isinstance(value, dict) and "run" in value:
-            await self._runs.see(value.pop("run"), agent, asked_at=asked_at)
-        return value
+        if "run" in answered:
+            await self._runs.see(answered.pop("run"), agent, asked_at=asked_at)
+        return answered
 
     # The database
 
@@ -352,3 +344,19 @@ class BrokerScripts:
                 return refusal(str(exc), who=who, params=tool_input)
         sent = {"input": list(texts_in(tool_input))}
         return DatabaseUnavailable(no_answer(tool, exc, sent, who=who))
+
+
+def _map_in(rows: list[Any]) -> dict[str, Any] | None:
+    """Return the map of a script's RETURN, or of :func:`.core.rows_together`, in an answer.
+
+    A database answers ``RETURN {...}`` with one row, which has the map as its only column
+    ``value``. The row of :func:`.core.rows_together` is its map; only that has a column ``run``.
+    ``None`` if the rows are rows.
+    """
+    if len(rows) != 1 or not isinstance(rows[0], dict):
+        return None
+    row: dict[str, Any] = rows[0]
+    if "run" in row:
+        return row
+    returned = row.get("value") if len(row) == 1 else None
+    return returned if isinstance(returned, dict) else None

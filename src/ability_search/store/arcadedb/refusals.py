@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -24,7 +24,7 @@ from ability_search.errors import (
     StatementRefused,
     TooLarge,
 )
-from ability_search.providers.provider_errors import words_of
+from ability_search.providers.provider_errors import texts_in, words_of
 
 log = logging.getLogger(__name__)
 
@@ -285,15 +285,3 @@ def _message(text: str) -> str:
     kind = str(body.get("exception") or "").rpartition(".")[2]
     detail = str(body.get("detail") or body.get("error") or "")
     return ": ".join(filter(None, (f"HTTP {match['status']}", kind, detail)))
-
-
-def texts_in(value: Any) -> Iterator[str]:
-    """Yield the texts in a value at any depth."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for part in value.values():
-            yield from texts_in(part)
-    elif isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
-        for part in value:
-            yield from texts_in(part)

@@ -98,6 +98,9 @@ async def test_lost_broker_is_reported_and_used_again_when_it_returns(
         assert code(away) == (503, "unavailable")
         assert away.json()["retryable"]
         assert away.headers["retry-after"] == "1"
+        for path in ("/collections", "/ready", "/events", "/network"):
+            detail = (await http.get(path)).json()["detail"]
+            assert f"cannot reach the broker at {stage.url}" in detail, path
         ill = await http.get("/health")
         assert (ill.status_code, ill.json()) == (
             503,
@@ -124,7 +127,14 @@ async def test_gateway_without_a_worker_is_neither_ready_nor_healthy(
         client(url) as http,
     ):
         assert code(await http.get("/ready")) == (503, "unavailable")
-        assert code(await http.get("/collections")) == (503, "unavailable")
+        away = await http.get("/collections")
+        assert code(away) == (503, "unavailable")
+        assert away.json()["detail"] == (
+            "search-collections did not answer: no agent on the networks of this client offers it:"
+            " no provider for tool 'search-collections' on the networks searched: global"
+        )
+        assert "ability-search worker" in away.json()["hint"]
+        assert "search-collections" in (await http.get("/ready")).json()["detail"]
         parts = (await http.get("/health")).json()["parts"]
         assert parts["broker"] == {"state": "up"}
         assert parts["worker"]["state"] == "down"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,8 @@ from ability_search.client.tool_client import Target
 from ability_search.config.loader import load_settings
 from ability_search.config.schema import Settings
 from ability_search.extensions.cli.prometheus_meter import PrometheusMeter, serve_metrics
-from ability_search.extensions.localstack.health_checks import Check, Checks, check_network
+from ability_search.extensions.localstack.check_results import Check, Checks
+from ability_search.extensions.localstack.health_checks import check_network
 from ability_search.tools.table import TOOLS, offered_tools
 from kadi_client import Call, Connection, Tool
 from kadi_localnet.broker import Broker, serve_broker
@@ -140,3 +141,69 @@ async def test_what_a_stack_offers_is_expected_of_its_workers(tmp_path: Path) ->
         checks = await made(settings, Target(broker.url, ("global",), "test", stack))
     (check,) = [check for check in checks if check.name == "worker"]
     assert (check.state, check.remedy) == ("fail", REMEDY.format("memory", "memory"))
+
+
+COLLECTION = {"name": "docs", "chunks": 1, "model": "words", "dimensions": 2}
+
+
+@asynccontextmanager
+async def answering(answers: Mapping[str, Any]) -> AsyncIterator[Broker]:
+    """A broker with an agent that answers each of some tools with one answer."""
+
+    def tool(name: str) -> Tool:
+        async def answer(_given: dict[str, Any], _call: Call) -> Any:
+            return answers[name]
+
+        return Tool(name, name, {"type": "object"}, answer)
+
+    async with (
+        serve_broker(LOCAL, 0) as broker,
+        Connection(broker.url, tools=[tool(name) for name in answers]),
+    ):
+        yield broker
+
+
+async def test_a_degraded_query_is_a_warning_with_its_reason(tmp_path: Path) -> None:
+    degraded = {"reason": "the index is being checked", "code": "index", "mode": "keyword"}
+    answers = {
+        "search-collections": {"collections": [COLLECTION]},
+        "search-query": {"results": [], "degraded": degraded},
+        "create-embedding": {"data": [{"index": 0, "embedding": [0.6, 0.8]}]},
+    }
+    settings = load_settings({"SEARCH_DATA_DIR": str(tmp_path)}, tmp_path)
+    async with answering(answers) as broker:
+        checks = await made(settings, Target(broker.url, ("global",), "test"))
+    (query,) = [check for check in checks if check.name == "query"]
+    assert (query.state, query.text) == ("warn", "docs: the index is being checked")
+
+
+async def test_what_depends_on_a_failed_database_is_skipped(tmp_path: Path) -> None:
+    down = {"success": False, "error": "Server is not accessible: fetch failed"}
+    database = ("arcade-query", "arcade-command", "arcade-db-list", "arcade-db-create")
+    answers = {**dict.fromkeys(database, down), "search-collections": {"collections": []}}
+    settings = load_settings({"SEARCH_DATA_DIR": str(tmp_path)}, tmp_path)
+    async with answering(answers) as broker:
+        checks = await made(settings, Target(broker.url, ("global",), "test"))
+    states = {check.name: check.state for check in checks if check.name in ("search", "migration")}
+    assert states == {"search": "skip", "migration": "skip"}
+    listed, asked = [check for check in checks if check.name == "database"]
+    assert listed.state == "ok", "arcade-batch is none of what a worker calls"
+    assert "does not reach its ArcadeDB server" in asked.text
+    assert "fetch failed" in asked.text
+
+
+async def test_a_gateway_that_accepts_no_calls_is_quoted(tmp_path: Path) -> None:
+    settings = load_settings({"SEARCH_DATA_DIR": str(tmp_path)}, tmp_path)
+    async with serve_broker(LOCAL, 0) as broker:
+        async with serve_metrics(lambda: b"", LOCAL, 0, token="t") as url:
+            address = url.removesuffix("/metrics")
+            part = RunningComponent("gateway", 1, address=address)
+            stack = RunningStack(1, broker.url, ("global",), "now", parts=(part,))
+            target = Target(broker.url, ("global",), "test", stack)
+            (refused,) = [
+                check for check in await made(settings, target) if check.name == "gateway"
+            ]
+        (away,) = [check for check in await made(settings, target) if check.name == "gateway"]
+    assert refused.text.startswith(f"{address} accepts no calls: HTTP 404: ")
+    assert away.text.startswith(f"{address} does not answer: ConnectError: ")
+    assert away.text.endswith("failed")
