@@ -111,7 +111,7 @@ OUTSIDE_WORLD = (
 CLOCKS = {"now", "utcnow", "today"}
 
 LAYERS = (
-    {"documents", "errors", "wire", "bounded_batches", "ops"},
+    {"documents", "errors", "wire", "bounded_batches", "unanswered", "ops"},
     {"retry", "compute_turns"},
     {"filters"},
     {"collection"},

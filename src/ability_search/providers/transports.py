@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from pydantic import SecretStr
 
+from ability_search import unanswered
 from ability_search.config.trusted_agent import TrustedAgent
 from ability_search.errors import SearchError
 from ability_search.ports import Agents, Invoke
@@ -270,7 +271,10 @@ class OverBroker(Transport):
             sent["api_key"] = self.api_key.get_secret_value()
         left = max(_SHORTEST, ends - time.monotonic())
         try:
-            answer = await self.invoke(self.service.tool, sent, timeout=left, target_agent=agent)
+            with unanswered.noting(f"{self.service.who} has not answered {self.service.tool}"):
+                answer = await self.invoke(
+                    self.service.tool, sent, timeout=left, target_agent=agent
+                )
         except ToolError as exc:
             text = message_in(exc.answer) or str(exc)
         except (NoProvider, ProviderLost) as exc:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from pydantic import BaseModel
 
+from ability_search import unanswered
 from ability_search.compute_turns import ComputeTurns
 from ability_search.errors import Cancelled, DeadlineExceeded, SearchError
 from ability_search.filters.predicate import matches
@@ -34,6 +36,8 @@ _TO_ANSWER = 0.1
 _TO_ANSWER_AT_LEAST = 0.1
 _TO_ANSWER_AT_MOST = 1.0
 """Seconds."""
+_WAITS = 3
+"""Maximum number of reasons in an error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,19 +102,31 @@ async def in_time(call: Call) -> AsyncIterator[asyncio.Timeout]:
     """Limit the block so that an answer can still reach the caller in time.
 
     Raises:
-        DeadlineExceeded: if the block is not completed by then.
+        DeadlineExceeded: if the block is not completed by then; it names what the block was
+            waiting for.
     """
-    try:
-        left = call.remaining
-        if left is not None:
-            kept_back = min(max(_TO_ANSWER * left, _TO_ANSWER_AT_LEAST), _TO_ANSWER_AT_MOST)
-            left = max(0.0, left - kept_back)
-        async with asyncio.timeout(left) as limit:
-            yield limit
-    except TimeoutError as exc:
-        if not limit.expired():
-            raise
-        raise DeadlineExceeded("not completed within the caller's timeout") from exc
+    with unanswered.recording() as waits:
+        try:
+            left = call.remaining
+            if left is not None:
+                kept_back = min(max(_TO_ANSWER * left, _TO_ANSWER_AT_LEAST), _TO_ANSWER_AT_MOST)
+                left = max(0.0, left - kept_back)
+            async with asyncio.timeout(left) as limit:
+                yield limit
+        except TimeoutError as exc:
+            if not limit.expired():
+                raise
+            raise _too_late(waits) from exc
+
+
+def _too_late(waits: Iterable[str]) -> DeadlineExceeded:
+    """Return the error for a call whose time is up, with what it was waiting for."""
+    problem = "not completed within the caller's timeout"
+    reasons = list(islice(waits, _WAITS))
+    if not reasons:
+        return DeadlineExceeded(problem)
+    hint = f"`ability-search doctor` checks what is away. {DeadlineExceeded.default_hint}"
+    return DeadlineExceeded(f"{problem}: {'; '.join(reasons)}", hint=hint)
 
 
 class RunningJob:

@@ -12,6 +12,8 @@ import pytest
 from tests.ability_search.flows.conftest import Network, Start, document, down
 from tests.foreign_models import ForeignModels
 
+from kadi_client import Call, ToolError
+
 pytestmark = pytest.mark.engine
 
 Answer = dict[str, Any]
@@ -333,3 +335,26 @@ async def test_an_absent_trusted_agent_holds_up_no_hybrid_query(start: Start) ->
         assert network.parts.agent_id in reason, "who offers embeddings instead"
         async with models.running(network.url):
             assert (await search(network, "semantic"))["results"][0]["source"] == "a"
+
+
+@pytest.mark.parametrize(
+    ("tool", "mode", "waiting"),
+    [
+        ("arcade-index-search", "keyword", "has not answered arcade-index-search"),
+        ("create-embedding", "semantic", "has not answered create-embedding"),
+    ],
+)
+async def test_a_call_that_ends_too_late_says_what_it_was_waiting_for(
+    library: Network, tool: str, mode: str, waiting: str
+) -> None:
+    async def hang(_given: dict[str, Any], _call: Call) -> Any:
+        await asyncio.Event().wait()
+
+    library.instead[tool] = hang
+    query = {"collection": "docs", "query": "cats", "mode": mode}
+    with pytest.raises(ToolError) as late:
+        await library.client.invoke("search-query", query, timeout=0.3)
+    answer = late.value.answer
+    assert answer["code"] == "timeout"
+    assert waiting in answer["error"]
+    assert "doctor" in answer["hint"]

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, TypeVar
 
+from ability_search import unanswered
 from ability_search.errors import (
     DatabaseUnavailable,
     EngineTooOld,
@@ -161,7 +162,8 @@ class BrokerScripts:
                 waited = time.monotonic() - started
                 if not isinstance(exc.__cause__, NoProvider) or waited + _PAUSE >= patience:
                     raise
-                await asyncio.sleep(_PAUSE)
+                with unanswered.noting(str(exc)):
+                    await asyncio.sleep(_PAUSE)
 
     async def _search_on(
         self, request: Mapping[str, Any], agent: str | None, timeout: float
@@ -309,7 +311,8 @@ class BrokerScripts:
     ) -> Mapping[str, Any]:
         who = self.pin.describe(agent)
         try:
-            answer = await self.invoke(tool, tool_input, timeout=timeout, target_agent=agent)
+            with unanswered.noting(f"{who} has not answered {tool}"):
+                answer = await self.invoke(tool, tool_input, timeout=timeout, target_agent=agent)
         except FrameTooLarge as exc:
             raise TooLarge(
                 f"{exc.size} bytes for the database, at most {exc.limit} fit into a message",
