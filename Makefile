@@ -12,7 +12,7 @@ PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3 python;
 WEIGHTS := deploy/weights.txt
 
 # Installs packages for the Python named after it: pip or, if UV is the path of an uv, that one, which
-# takes a tenth of the processor time.
+# takes a third of the processor time.
 UV      ?=
 INSTALL  = $(if $(UV),$(UV) pip install --quiet --python $(1),$\
 	$(1) -m pip install --quiet --disable-pip-version-check)
