@@ -25,7 +25,8 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
     machine = Machine(home, home / "bin")
     (home / ".curlrc").write_text("fail-with-body\n", encoding="utf-8")
     lend_models(home)
-    program.caller(socket, machine.programs / "ability-search")
+    for name in ("ability-search", "python"):
+        program.caller(socket, machine.programs / name)
     command = [sys.executable, "-m", "tests.snippets.program", str(socket)]
     served = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, start_new_session=True)
     assert served.stdout is not None
