@@ -447,20 +447,21 @@ async def _check_search(checks: Checks, client: ToolClient, embedder: ToolClient
     if not await checks.run("search", listed(), remedy="See the log of the worker."):
         return
     unfit: dict[str, list[str]] = {}
-    for each in collections:
-        degraded = each.get("degraded")
+    for collection in collections:
+        degraded = collection.get("degraded")
         reasons = [degraded["reason"]] if degraded else []
-        for warning in [*(each.get("warnings") or ()), *reasons]:
-            unfit.setdefault(warning, []).append(each["name"])
+        for warning in [*(collection.get("warnings") or ()), *reasons]:
+            unfit.setdefault(warning, []).append(collection["name"])
     for warning, names in unfit.items():
         checks.add("search", "warn", f"{', '.join(names)}: {warning}")
     if cause := checks.failed("embedding", "models"):
         checks.skip("model", cause)
         return
     fitting = await check_models(checks, embedder, collections)
-    searched = [each["name"] for each in collections if each["chunks"] and each["name"] in fitting]
-    if searched:
-        await _check_query(checks, client, searched[0])
+    filled = [collection["name"] for collection in collections if collection["chunks"]]
+    searchable = [name for name in filled if name in fitting]
+    if searchable:
+        await _check_query(checks, client, searchable[0])
 
 
 async def _check_query(checks: Checks, client: ToolClient, collection: str) -> None:

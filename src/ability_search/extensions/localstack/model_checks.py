@@ -50,8 +50,9 @@ async def check_models(
     """
     fitting: list[str] = []
     needed: dict[tuple[str, int], list[str]] = {}
-    for each in collections:
-        needed.setdefault((each["model"], each["dimensions"]), []).append(each["name"])
+    for collection in collections:
+        embedding = collection["model"], collection["dimensions"]
+        needed.setdefault(embedding, []).append(collection["name"])
     remedy = "Serve it, or embed again: ability-search reindex COLLECTION --model MODEL"
     for (model, dimensions), names in needed.items():
         text = f"{model}, which {', '.join(names)} needs"

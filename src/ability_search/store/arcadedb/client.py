@@ -327,7 +327,8 @@ class BrokerScripts:
         if isinstance(answer, Mapping) and answer.get("success") is True:
             self._answered = True
             return answer
-        if isinstance(answer, Mapping) and (text := message_in(answer, error=False)):
+        text = message_in(answer, error=False)
+        if text:
             raise refusal(text, who=who, params=tool_input)
         raise unlike_a_result(tool, answer, who)
 
