@@ -198,8 +198,10 @@ async def test_answers_may_come_in_any_order(broker: Network) -> None:
         assert (await caller.outcome(request_id))["result"] == number
 
 
-async def test_unknown_and_invisible_tools_are_told_alike(broker: Network) -> None:
-    await Peer.join(broker.url, tools=["secret"], networks=["vault"])
+async def test_a_tool_on_a_network_that_the_caller_may_join_is_named_with_that_network(
+    broker: Network,
+) -> None:
+    await Peer.join(broker.url, tools=["elsewhere"], networks=["annex"])
     caller = await Peer.join(broker.url, networks=["global", "lab"])
 
     async def refusal(tool: str) -> str:
@@ -207,9 +209,12 @@ async def test_unknown_and_invisible_tools_are_told_alike(broker: Network) -> No
         text: str = answer["error"]["message"]
         assert f"'{tool}'" in text
         assert "global, lab" in text
-        return text.replace(tool, "TOOL")
+        return text
 
-    assert await refusal("secret") == await refusal("absent")
+    assert "annex" not in await refusal("absent")
+    assert "it is offered on network 'annex', which this agent may join" in await refusal(
+        "elsewhere"
+    )
 
 
 @pytest.mark.parametrize("hint", ["targetAgent", "requireProvider", "requireAgent"])

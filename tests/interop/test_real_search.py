@@ -262,11 +262,13 @@ async def test_a_database_that_refuses_is_unavailable(
     ability: RealAbility, network: Network
 ) -> None:
     def refuse(tool: str, _tool_input: Mapping[str, Any]) -> Any:
-        return {"success": False, "error": "out of order"} if tool == "arcade-query" else None
+        error = "out of order: SELECT FROM Secret WHERE a = 'b'"
+        return {"success": False, "error": error} if tool == "arcade-query" else None
 
     network.faults.append(refuse)
     answer = await failed(ability, "search-collections", "database_unavailable")
-    assert "out of order" not in str(answer)
+    assert "refused a statement: 'out of order: ...'" in answer["error"]
+    assert "Secret" not in str(answer)
 
 
 async def test_a_query_over_the_limit_is_too_large(ability: RealAbility) -> None:

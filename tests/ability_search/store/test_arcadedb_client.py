@@ -213,7 +213,7 @@ async def test_the_engine_words_its_refusals_as_expected(engine: Ability) -> Non
     assert await reason(database.write(*INSERT)) == ("missing_type")
     assert [tool for tool, *_ in engine.calls][1:] == [
         *("arcade-command", "arcade-db-list", "arcade-db-create", "arcade-query"),
-        "arcade-command",
+        *("arcade-query", "arcade-command"),
     ]
     assert await reason(database.read(*RECORDS)) == "missing_type"
     generation = create_generation(kind, dimensions=8)
@@ -246,11 +246,13 @@ async def test_the_engine_words_its_refusals_as_expected(engine: Ability) -> Non
 async def test_a_missing_database_is_created_by_a_write() -> None:
     missing = refused("no database named 'd': create it with arcade-db-create")
     created = {"success": True, "database": "d"}
-    ability = Ability(missing, databases("other"), rows(NEW), created, rows({"ok": 1}))
+    ability = Ability(
+        missing, databases("other"), rows(NEW), created, rows({"run": "a word"}), rows({"ok": 1})
+    )
     assert await store(ability).write("INSERT INTO x", {}) == [{"ok": 1}]
     assert [tool for tool, *_ in ability.calls] == [
         *("arcade-command", "arcade-db-list", "arcade-query", "arcade-db-create"),
-        "arcade-command",
+        *("arcade-query", "arcade-command"),
     ]
     assert ability.calls[2][1]["database"] == "other"
     assert ability.calls[3][1] == {"name": "d"}

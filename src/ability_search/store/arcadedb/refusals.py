@@ -176,24 +176,26 @@ _MEANINGS = (
         retryable=False,
     ),
 )
-_OTHER = Meaning(
+_OTHER = _meaning(
     "other",
-    re.compile(""),
+    r".",
     "{who} refused a statement",
     "See the log of the database ability; `ability-search doctor` checks the database.",
     quoted=True,
 )
 _BODY = re.compile(r"^(?:[\w ]+: )?HTTP (?P<status>\d{3}): (?P<body>\{.*)$", re.DOTALL)
 """The text of an ability that passes on an HTTP response."""
-_QUOTES = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`|\[[^\]]*\]|\{[^}]*\}|\([^)]*\)")
-"""Parts of a message that may repeat what was sent or stored."""
+_QUOTES = re.compile(
+    r"'[^']*+(?:'|$)|\"[^\"]*+(?:\"|$)|`[^`]*+(?:`|$)"
+    r"|\[[^\]]*+(?:\]|$)|\{[^}]*+(?:\}|$)|\([^)]*+(?:\)|$)"
+)
+"""Parts of a message that may repeat what was sent or stored; one that is not closed, such as in a
+message that was cut, ends with it."""
 _STATEMENT = re.compile(
     r"\b(SELECT|INSERT|UPDATE|DELETE|CREATE|ALTER|DROP|LET|RETURN|MATCH|TRAVERSE|BEGIN|COMMIT"
     r"|FOREACH|FROM|WHERE|ORDER BY|CONTENT|UPSERT)\b.*"
 )
 """A statement that a message repeats; the engine's own words are in lower case."""
-_OPEN_QUOTE = re.compile(r"['\"`\[{(].*$")
-"""A part that is not closed, such as in a message that was cut."""
 
 
 def is_understood(text: str) -> bool:
@@ -245,7 +247,7 @@ def said(text: str, params: Mapping[str, Any], *, whole: bool = False) -> str:
     """
     line = _message(text).partition("\n")[0]
     if not whole:
-        line = _STATEMENT.sub("...", _OPEN_QUOTE.sub("...", _QUOTES.sub("...", line)))
+        line = _STATEMENT.sub("...", _QUOTES.sub("...", line))
     words = words_of(line, {"input": list(texts_in(params))})
     return words if len(words) <= _QUOTED else f"{words[: _QUOTED - 3]}..."
 
