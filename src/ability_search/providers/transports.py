@@ -43,6 +43,8 @@ _AGENTS = 16
 """Maximum number of agents that are asked for a model."""
 _UNLISTED = 3
 """Calls for a model that an agent does not have, where the broker does not list its agents."""
+_RESTART_SECONDS = 10.0
+"""Seconds that a request waits for an agent that has answered before and may be restarting."""
 _CHECK_SECONDS = 1.0
 """Seconds to list the agents after a request was not answered in time."""
 _SHORTEST = 0.001
@@ -217,10 +219,12 @@ class OverBroker(Transport):
         """Return the answer to a request, which may be an :class:`Objection`.
 
         If agents have answered before and none is there, one of them may be restarting: the request
-        waits for it, as it would in a broker that holds calls.
+        waits for it, as it would in a broker that holds calls, but not as long as a language model
+        may take to answer: an agent that is gone for good must not hold its callers up.
         """
+        give_up = min(ends, time.monotonic() + _RESTART_SECONDS)
         while True:
-            patient = self._answered and time.monotonic() + ABSENT_SECONDS < ends
+            patient = self._answered and time.monotonic() + ABSENT_SECONDS < give_up
             try:
                 answer = await self._answer(request, ends)
                 if _is(answer, "absent"):
