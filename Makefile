@@ -24,6 +24,10 @@ PURE    := extensions/formats extensions/kinds extensions/understanding filters 
 COVERED := 98
 COVER   := --cov-report= --cov-fail-under $(COVERED) $(PURE:%=--cov src/ability_search/%)
 
+# Their tests run apart from the others, as measuring doubles the time of a test, and what others
+# have left in the caches of a process would hide lines that these execute.
+PURE_TESTS := $(PURE:%=tests/ability_search/%) tests/ability_search/index
+
 # Processes of the tests: one more than cores, because tests wait for what they start.
 CORES   := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1)
 TESTERS ?= $(shell expr $(CORES) + 1)
@@ -66,7 +70,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export ORT_DISABLE_TELEMETRY := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up test test-all tests lint docs site contract inspector cluster old-engine bench quality chaos lock clean
+.PHONY: help demo up test test-all all-tests tests lint docs site contract inspector cluster old-engine bench quality chaos lock clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -81,8 +85,11 @@ up: $(VENV)/.run ## start the stack and leave it running until Ctrl-C
 test: $(VENV)/.dev $(VENV)/.kadi-core ## lint, check the types and run the tests
 	@$(MAKE) --no-print-directory --jobs 2 lint tests
 
-test-all: SELECTED := -m 'not long' $(COVER)
-test-all: lint tests ## the same with the slow tests, those of many processes and the coverage of the pure parts
+test-all: lint all-tests ## the same with the slow tests, those of many processes and the coverage of the pure parts
+
+all-tests: $(VENV)/.dev $(VENV)/.kadi-core ## run all tests but the long ones
+	@$(MAKE) --no-print-directory tests SELECTED="-m 'not long' $(COVER) $(PURE_TESTS)"
+	@$(MAKE) --no-print-directory tests SELECTED="-m 'not long' $(PURE_TESTS:%=--ignore=%)"
 
 # Tests of many processes share the machine with those beside them; a failure is one if it repeats alone.
 tests: $(VENV)/.dev $(VENV)/.kadi-core ## run the quick tests of one process

@@ -7,7 +7,6 @@ import logging
 import os
 import signal
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -35,16 +34,6 @@ settings.register_profile(
 )
 settings.load_profile("untimed")
 
-TESTS = Path(__file__).parent
-COVERING = tuple(
-    f"ability_search/{part}/"
-    for part in (
-        *("extensions/formats", "extensions/kinds", "extensions/understanding"),
-        *("filters", "index", "text"),
-    )
-)
-"""Tests of the pure parts whose coverage is measured; measuring doubles the time of a test."""
-
 
 # What is imported and collected stays until the end: the garbage collector never looks at it.
 gc.disable()
@@ -52,10 +41,7 @@ gc.disable()
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Let several processes begin with the longest tests, and measure coverage where it counts."""
-    for item in items:
-        if not item.path.relative_to(TESTS).as_posix().startswith(COVERING):
-            item.add_marker("no_cover")
+    """Let several processes begin with the longest tests."""
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: item.get_closest_marker("process") is None)
 
