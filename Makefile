@@ -22,7 +22,7 @@ INSTALL  = $(if $(UV),$(UV) pip install --quiet --python $(1),$\
 # of lines and branches. Measured by `make test-all`, as it takes time.
 PURE    := extensions/formats extensions/kinds extensions/understanding filters text
 COVERED := 98
-COVER   := --cov-report= --cov-fail-under $(COVERED) $(PURE:%=--cov src/ability_search/%)
+COVER   := --cov-report= --cov-precision 2 --cov-fail-under $(COVERED) $(PURE:%=--cov src/ability_search/%)
 
 # Their tests run apart from the others, as measuring doubles the time of a test, and what others
 # have left in the caches of a process would hide lines that these execute.

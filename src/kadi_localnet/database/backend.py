@@ -2,8 +2,10 @@
 
 Both backends give the same answer to the same statement, which is that of an ArcadeDB server: so
 the database ability of the field answers, too. A row is a JSON object. A script that returns a map
-or a scalar gives one row ``{"value": x}``, a list one row for each item, which is the item itself
-if that is a map. In a row,
+or a scalar gives one row ``{"value": x}``; one that returns a list gives one row for each item,
+which is the item itself if that is a map.
+
+In a row,
 
 * a record id is a string (``"#12:3"``), an embedded record or map an object, a list an array;
 * a DATETIME is a string in UTC in the format of the database: ISO 8601 without an offset

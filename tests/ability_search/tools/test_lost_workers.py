@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
 from ability_search.extensions.cli.tool_calls import Caller, LiveConnection, Unavailable
 from kadi_client import Connection, RemoteError, Tool
+from kadi_client.tools import Handler
 from kadi_localnet.broker import serve_broker
 
 TOOLS = (
@@ -68,20 +71,26 @@ async def test_a_read_whose_worker_is_lost_is_repeated(tool: str, repeated: bool
                     await call
 
 
+@asynccontextmanager
+async def calling(handler: Handler) -> AsyncIterator[Caller]:
+    """Yield a caller of a search-delete that is handled so."""
+    tool = Tool("search-delete", "", {"type": "object"}, handler)
+    live = LiveConnection(patience=5)
+    async with (
+        serve_broker(port=0) as broker,
+        Connection(broker.url, tools=[tool]) as connection,
+    ):
+        live.use(connection)
+        yield Caller(live, timeout=10)
+
+
 async def test_a_failure_says_what_the_other_side_said() -> None:
     async def refuse(_input: dict[str, Any], _call: Any) -> Any:
         raise RemoteError("the disk of 'this worker' is full, source: a long name")
 
-    live = LiveConnection(patience=5)
-    async with (
-        serve_broker(port=0) as broker,
-        Connection(
-            broker.url, tools=[Tool("search-delete", "", {"type": "object"}, refuse)]
-        ) as connection,
-    ):
-        live.use(connection)
+    async with calling(refuse) as caller:
         with pytest.raises(Unavailable) as raised:
-            await Caller(live, timeout=10).call("search-delete", {"source": "a long name"})
+            await caller.call("search-delete", {"source": "a long name"})
     said = str(raised.value)
     assert said.startswith("search-delete did not answer: the worker failed: ")
     assert "the disk of 'this worker' is full" in said
@@ -93,13 +102,6 @@ async def test_an_answer_of_another_shape_names_the_tool() -> None:
     async def answer(_input: dict[str, Any], _call: Any) -> Any:
         return ["text"]
 
-    live = LiveConnection(patience=5)
-    async with (
-        serve_broker(port=0) as broker,
-        Connection(
-            broker.url, tools=[Tool("search-delete", "", {"type": "object"}, answer)]
-        ) as connection,
-    ):
-        live.use(connection)
+    async with calling(answer) as caller:
         with pytest.raises(Unavailable, match="search-delete returned an answer that is not"):
-            await Caller(live, timeout=10).call("search-delete", {})
+            await caller.call("search-delete", {})

@@ -79,10 +79,11 @@ _COLOURS: Mapping[State, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """A broker that the checks have joined, and the names of the tools that it lists."""
+    """A broker that the checks have joined."""
 
     client: ToolClient
-    tools: frozenset[str]
+    tools: Mapping[str, Sequence[Agent]]
+    """The agents that offer each tool that the broker lists, by its name."""
 
 
 @command(app, "doctor")
@@ -257,7 +258,7 @@ async def _check_agents(checks: Checks, joined: Sequence[Joined]) -> None:
     agents: dict[str, list[Agent]] = {tool: [] for tool in MODEL_TOOLS}
     for broker in joined:
         for tool, offering in agents.items():
-            offering += await broker.client.connection.agents(tool)
+            offering += broker.tools.get(tool, ())
     for check in check_model_agents(settings, agents):
         checks.add("agents", check.state, check.text, check.remedy)
     if checks.failed("database"):
@@ -281,8 +282,9 @@ def _scripts(client: ToolClient) -> BrokerScripts:
 
 async def _listed(client: ToolClient) -> Joined:
     """Return the broker of an open client with its tools."""
-    tools = await client.connection.list_tools()
-    return Joined(client, frozenset(str(tool.get("name")) for tool in tools))
+    connection = client.connection
+    listed = await connection.list_tools(include_providers=True)
+    return Joined(client, {str(tool.get("name")): connection.agents_in(tool) for tool in listed})
 
 
 async def _join(
@@ -360,7 +362,7 @@ def _check_tools(
         else:
             checks.add(name, "ok", counted(len(tools), "tool"))
     if not checks.failed("worker"):
-        _check_offer(checks, joined[0].tools)
+        _check_offer(checks, joined[0].tools.keys())
 
 
 def _offer_remedy(missing: Sequence[str]) -> str:
